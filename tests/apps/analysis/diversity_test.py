@@ -9,55 +9,44 @@ import pytest
 from scipy import stats
 
 from xmodal.apps.analysis.diversity import tau_of_lists, write_diversity
-from xmodal.apps.model_files import read_source
+from xmodal.evals.scores.sources import Candidates, ScoreMatrix
 
 SPLIT = types.SimpleNamespace(
     image_ids=np.random.default_rng(0).permutation(np.arange(10, 40)),
     caption_ids=np.arange(901, 991)[::-1],
 )
 TOP = 5
+IMAGES = np.random.default_rng(1).permutation([*SPLIT.image_ids, 98])  # 98 is of another split.
+CAPTIONS = np.random.default_rng(2).permutation(SPLIT.caption_ids)
 
 
-@pytest.fixture
-def paths(tmp_path):
-    """Embeddings of two models, the scores of one, and candidates, with items of other splits."""
-    rng, found = np.random.default_rng(1), {}
-    images, captions = rng.permutation([*SPLIT.image_ids, 98]), rng.permutation(SPLIT.caption_ids)
-    ids = {"image_ids": images, "caption_ids": captions}
-    for name in "ab":
-        vectors = (rng.normal(size=(len(each), 6)).astype(np.float32) for each in ids.values())
-        keys = ("image_embeddings", "caption_embeddings")
-        found[name] = ids | dict(zip(keys, vectors, strict=True)) | {"similarity": "dot"}
-    scores = rng.integers(9, size=(len(images), len(captions))).astype(np.float32)  # with ties
-    found["c"] = ids | {"scores": scores}
-    found["d"] = dict(ids)
-    for name, queries, items in (("i2t", images, captions), ("t2i", captions, images)):
-        listed = np.stack([rng.permutation(items)[:12] for _ in queries])
-        found["d"] |= {
-            f"{name}_candidates": listed,
-            f"{name}_scores": rng.normal(size=listed.shape),
-        }
-    for name, arrays in found.items():
-        np.savez(tmp_path / f"{name}.npz", **arrays)
-    return {name: str(tmp_path / f"{name}.npz") for name in found}
+def turned(table):
+    return {"i2t": (IMAGES, CAPTIONS, table), "t2i": (CAPTIONS, IMAGES, table.T)}
 
 
-def slow_scores(path, direction):
-    """Query -> item -> score, of the items that the model scores."""
-    saved = np.load(path)
-    images, captions = saved["image_ids"].tolist(), saved["caption_ids"].tolist()
-    queries, items = (images, captions) if direction == "i2t" else (captions, images)
-    gallery = (SPLIT.caption_ids if direction == "i2t" else SPLIT.image_ids).tolist()
-    if "i2t_candidates" in saved:
-        listed, scores = saved[f"{direction}_candidates"], saved[f"{direction}_scores"]
-    else:
-        vectors = [saved.get(f"{kind}_embeddings", np.eye(1)) for kind in ("image", "caption")]
-        scores = saved["scores"] if "scores" in saved else vectors[0] @ vectors[1].T
-        scores = scores if direction == "i2t" else scores.T
-        listed = np.broadcast_to(items, scores.shape)
-    rows = zip(queries, listed.tolist(), scores.tolist(), strict=True)
-    found = {query: dict(zip(*row, strict=True)) for query, *row in rows}
-    return {q: {item: of[item] for item in gallery if item in of} for q, of in found.items()}
+def make_models():
+    """Sources, and their scores by direction: a, b and c (with ties) of all pairs, d of some."""
+    rng, shape = np.random.default_rng(3), (len(IMAGES), len(CAPTIONS))
+    tables = {name: rng.normal(size=shape) for name in "abc"}
+    tables["c"] = tables["c"].round()
+    sources = {name: ScoreMatrix(name, IMAGES, CAPTIONS, table) for name, table in tables.items()}
+    scores, found = {name: turned(table) for name, table in tables.items()}, {}
+    scores["d"] = turned(np.zeros(shape))
+    for direction, (queries, items, _) in scores["d"].items():
+        listed = np.argsort(rng.random((len(queries), len(items))))[:, :12]
+        values, table = rng.normal(size=listed.shape), np.full((len(queries), len(items)), -np.inf)
+        np.put_along_axis(table, listed, values, axis=1)
+        scores["d"][direction] = queries, items, table
+        found[direction] = items[listed], values
+    return sources | {"d": Candidates("d", IMAGES, CAPTIONS, found, "")}, scores
+
+
+def slow_rows(queries, items, table):
+    """Query -> item -> score, of the items that the model scores, in the order of the split."""
+    order = SPLIT.caption_ids if len(items) == len(CAPTIONS) else SPLIT.image_ids
+    rows = zip(queries.tolist(), table.tolist(), strict=True)
+    found = {query: dict(zip(items.tolist(), row, strict=True)) for query, row in rows}
+    return {q: {x: of[x] for x in order.tolist() if of[x] > -np.inf} for q, of in found.items()}
 
 
 def slow_tau(first, second):
@@ -66,19 +55,19 @@ def slow_tau(first, second):
     return stats.kendalltau(*ranks).statistic
 
 
-def test_diversity_is_that_of_slow_loops(paths, tmp_path):
-    models = {name: read_source(path, None) for name, path in paths.items()}
+def test_diversity_is_that_of_slow_loops(tmp_path):
+    models, tables = make_models()
     text = write_diversity(models, SPLIT, str(tmp_path / "out"), TOP)
     found = json.loads((tmp_path / "out/diversity.json").read_text())
     assert found["models"] == [*"abcd"]
     for direction, queries in (("i2t", SPLIT.image_ids), ("t2i", SPLIT.caption_ids)):
-        scores = {name: slow_scores(path, direction) for name, path in paths.items()}
+        scores = {name: slow_rows(*each[direction]) for name, each in tables.items()}
         best = {
             name: {q: sorted(of[q], key=lambda item, row=of[q]: -row[item])[:TOP] for q in of}
             for name, of in scores.items()
         }
         asked = queries.tolist()
-        for (i, one), (j, other) in itertools.product(enumerate(paths), repeat=2):
+        for (i, one), (j, other) in itertools.product(enumerate(models), repeat=2):
             taus = [slow_tau(best[one][q], best[other][q]) for q in asked]
             assert found[direction]["tau"][i][j] == pytest.approx(np.mean(taus), abs=1e-12)
             ranks = []

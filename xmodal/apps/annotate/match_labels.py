@@ -110,15 +110,13 @@ def positives_of_queries(
       image_queries: ids.
       caption_queries: ids.
     """
-    queries = {"i2t": set(image_queries), "t2i": set(caption_queries)}
-    pairs = set(pairs)
     found: dict[str, Lists] = {"i2t": {}, "t2i": {}}
-    for direction, lists in found.items():
-        turned = sorted((image, caption) if direction == "i2t" else (caption, image)
-                        for caption, image in pairs)  # fmt: skip
-        for query, item in turned:
-            if query in queries[direction]:
-                lists.setdefault(query, []).append(item)
+    images, captions = set(image_queries), set(caption_queries)
+    for caption, image in sorted(set(pairs)):
+        if image in images:
+            found["i2t"].setdefault(image, []).append(caption)
+        if caption in captions:
+            found["t2i"].setdefault(caption, []).append(image)
     return found
 
 

@@ -95,16 +95,13 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
         count, labels = options["examples"], options["labels"]
         units, groups, proposals = draw_preferences(models, split, count, labels, generator)
         settings = dataclasses.replace(settings, groups=groups)
-        found = {(each.model, each.caption): each.image for each in proposals}
-        drawn = {each.caption for each in proposals}
-        differ = {
-            (a, b): sum(found[a, each] != found[b, each] for each in drawn)
-            for a, b in itertools.combinations(paths, 2)
-        }
-        for (first, second), number in differ.items():
-            said += f"\n{first}, {second}: {number:,} captions with different pictures, "
-            said += f"{len(drawn) - number:,} with the same one (`same`)"
-        said += "\n" + describe_power(min(differ.values()), settings.raters_per_item)
+        found = {name: [each.image for each in proposals if each.model == name] for name in paths}
+        differ = []
+        for first, second in itertools.combinations(paths, 2):
+            differ.append(int(np.not_equal(found[first], found[second]).sum()))
+            said += f"\n{first}, {second}: {differ[-1]:,} captions with different pictures, "
+            said += f"{len(found[first]) - differ[-1]:,} with the same one (`same`)"
+        said += "\n" + describe_power(min(differ), settings.raters_per_item)
     questions = [question for unit in units for question in unit.questions]
     ends = [(KINDS[each.kind].sides, (each.left, each.right)) for each in questions]
     shown = {end for each in ends for side, end in zip(*each, strict=True) if side == "image"}

@@ -189,11 +189,11 @@ class EvalSuite:
         used = {n: self.evaluator(n, self.split_of(n, request.split)) for n in self.options}
         # Files are checked before any work, and in all processes, which would wait for one that
         # failed.
-        for path in filter(None, (request.save_embeddings, request.save_scores)):
-            processes.first_does(f"check {path}", functools.partial(files.check_savable, path))
-        if path := request.save_rankings:
-            check = functools.partial(files.check_savable, path, ".json")
-            processes.first_does(f"check {path}", check)
+        paths = request.save_embeddings, request.save_scores, request.save_rankings
+        for path, ending in zip(paths, (".npz", ".npz", ".json"), strict=True):
+            if path is not None:
+                check = functools.partial(files.check_savable, path, ending)
+                processes.first_does(f"check {path}", check)
         saved = []
         if request.save_embeddings is not None:
             sets = {(id(used[n].split), repr(x.similarity)): n for n, x in self.options.items()}
