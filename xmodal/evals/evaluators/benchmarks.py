@@ -178,9 +178,9 @@ class BenchmarksEvaluator(Evaluator):
 
     def rankings(self, adapter: sources.ModelAdapter) -> sources.RankedLists:
         """Returns the first 50 items of every query, as `run` ranks them, best first."""
-        source, labels = self.source(adapter), self.labels
-        ids: Mapping[str, np.ndarray] = {"i2t": labels.image_ids, "t2i": labels.caption_ids}
-        opened: Callable[[str], Scores] = functools.partial(open_lists, source, labels)
+        source: Any = self.source(adapter)
+        ids = {"i2t": self.labels.image_ids, "t2i": self.labels.caption_ids}
+        opened: Callable[[str], Scores] = functools.partial(open_lists, source, self.labels)
         if not isinstance(source, sources.RankedLists | sources.Candidates):
             opened = self.open_rankings(source)
         directions = {}
