@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 _NAMES = {"i2t": "captions of an image", "t2i": "images of a caption"}
 _HOW_TO_READ = (
     "Means over all queries. Tau: Kendall's tau-b between the first {} items of two models, over "
-    "all that either lists; those that one does not list are tied behind its last (disjoint lists: "
-    "-0.7). Mean rank: of the row's first item under the column's model, in the whole gallery."
+    "all items that either lists; items that a model does not list are tied after its last one "
+    "(at 25 items, -0.68 if no item is shared). Mean rank: of the first item of the row's model "
+    "under the column's model, in the whole gallery."
 )
 
 

@@ -34,8 +34,8 @@ def load_models(paths: Sequence[str]) -> dict[str, dict[str, float]]:
     Args:
       paths: folders of evaluations (with the `metrics.json` of one model, named after the folder)
         and JSON files of the form `{model: {tag: number}}`; null means undefined. A model may have
-        several, such as a folder for each label set; tags on labels of one's own name these, see
-        `results.name_labels`.
+        several, such as a folder for each label set. Tags of metrics on labels of one's own contain
+        the name of the labels, see `results.name_labels`.
     """
     models: dict[str, dict[str, float]] = {}
     for path in paths:

@@ -9,7 +9,7 @@ from typing import Any
 from xmodal.core.config import read
 
 COCO = "coco_captions"
-# The dataset, the split and the name of the labels of `xmodal annotate aggregate`, in their folder.
+# The file in which `xmodal annotate aggregate` writes the dataset, split and name of its labels.
 STUDY = "study.json"
 # Direction -> (query modality, gallery modality).
 DIRECTIONS = {
