@@ -37,7 +37,7 @@ def test_table_2_from_the_answers_of_raters(tmp_path, monkeypatch, capsys):
     (tmp_path / "mturk_parsed.csv").write_text("\n".join([head, *quoted, ""]))
     lists = {
         "original": ({1: [10, 11], 2: [20]}, {10: [1], 20: [2]}),
-        "eccv": ({1: [10, 20], 2: [20]}, {10: [1], 20: [1, 2]}),
+        "eccv": ({1: [10, 20], 2: [20]}, {10: [1], 20: [1, 2], 30: [1]}),
     }
     for name, pair in lists.items():
         for end, found in zip(("image_to_caption", "caption_to_image"), pair, strict=True):
@@ -55,13 +55,14 @@ def test_table_2_from_the_answers_of_raters(tmp_path, monkeypatch, capsys):
         "I2T recall of 3 positives of 2 queries",
         "T2I recall of 4 positives of 2 queries",
     )
-    # Caption 11 was never seen. Image 2 was, with caption 10, and is wrong there.
+    # Caption 11 was never seen. Image 2 was, with caption 10, and is wrong there. No image of
+    # caption 30 is right: its precision is 0.
     assert rows == [
-        ["eccv", "100.0", "100.0", "100.0", "100.0", "100.0", "83.3"],
+        ["eccv", "100.0", "100.0", "100.0", "66.7", "66.7", "83.3"],
         ["original", "75.0", "100.0", "75.0", "100.0", "100.0", "66.7"],
     ]
     head, _, *rows = run("--strict")  # without (20, 1)
-    assert rows[0] == ["eccv", "75.0", "75.0", "100.0", "75.0", "75.0", "75.0"]
+    assert rows[0] == ["eccv", "75.0", "75.0", "100.0", "50.0", "50.0", "75.0"]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ def label_quality(
 
     With r the positives of a query in `labels` and t those in `truth`, precision is the mean of
     |r and t| / |r| and recall the mean of 1 - |t without r| / |t|, over the queries of `truth`,
-    since only these were annotated. A query without labels has recall 0 and no precision.
+    since only these were annotated. A query without labels has recall 0 and no precision; one
+    without true positives has precision 0 and no recall.
 
     Args:
       labels: the set under test.
@@ -111,7 +112,8 @@ def _tabulate(labels: pathlib.Path, truth: pathlib.Path, strict: bool) -> Rows:
         queries = lists.get(f"eccv_{end}.json", positives)
         positives = {query: items for query, items in positives.items() if query in queries}
         number = sum(map(len, positives.values()))
-        head[-1] += f" of {number:,} positives of {len(positives):,} queries"
+        some = sum(map(bool, positives.values()))
+        head[-1] += f" of {number:,} positives of {some:,} queries"
         for file, own in lists.items():
             plain = label_quality(own, positives)
             among = label_quality(own, positives, annotated=judged)
@@ -123,16 +125,16 @@ def _tabulate(labels: pathlib.Path, truth: pathlib.Path, strict: bool) -> Rows:
 
 
 def _read_truth(path: pathlib.Path, end: str, strict: bool) -> tuple[PositiveLists, PositiveLists]:
-    """The positives and the judged items of a direction, by query."""
+    """The positives and the judged items of a direction, by query; some have no positive."""
     if path.is_dir():
-        positives, judged = (path / f"{name}_{end}.json" for name in ("eccv", "annotated"))
-        return read_positives(positives), read_positives(judged)
+        files = (path / f"{name}_{end}.json" for name in ("eccv", "annotated"))
+        positives, judged = map(read_positives, files)
+        return {query: [] for query in judged} | positives, judged
     lists: tuple[dict[int, list[int]], dict[int, list[int]]] = {}, {}
     for pair, answers in read_mturk(path).items():
         query, item = pair if end.startswith("caption") else pair[::-1]
         lists[1].setdefault(query, []).append(item)
-        if min(answers) <= 2 - strict:
-            lists[0].setdefault(query, []).append(item)
+        lists[0].setdefault(query, []).extend([item] * (min(answers) <= 2 - strict))
     return lists
 
 
