@@ -86,6 +86,7 @@ def test_an_answer_counts_for_all_models_that_found_its_pictures(tmp_path, monke
     aggregate([study], tmp_path / "labels")
     path = tmp_path / "labels" / "votes.csv"
     rows = list(csv.DictReader(path.open()))
+    assert {row["group"] for row in rows} == {"all"}
     seen = {(r["first_model"], r["second_model"], r["example"], r["answer"]) for r in rows}
     assert {each for each in seen if each[2] == "10"} == {
         *[(a, b, "10", "better") for a, b in ("AB", "AC")],

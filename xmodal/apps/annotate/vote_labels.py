@@ -18,9 +18,9 @@ def vote_file(
     """Returns a CSV file with a row per answer on two models, for `votes` and `bradley_terry`.
 
     An answer is about the first of the two, and counts for every two models that found the two
-    pictures. There are rows for every group of a caption, `none` without any, and for the group
-    `all`, in which a caption of several groups counts once. A caption for which both models find
-    the same picture has the answer `same`, without a rater.
+    pictures. There are rows for the group `all`, in which a caption of several groups counts once,
+    and, in a study with groups, for every group of a caption, `none` without any. A caption for
+    which both models find the same picture has the answer `same`, without a rater.
 
     Args:
       answers: answers that count.
@@ -39,7 +39,7 @@ def vote_file(
             first, second = (pictures[model] for model in models)
             own = asked.get((caption, frozenset((first, second))), [])
             given = [(SAME, "", "")] if first == second else [*_turn(own, first, models)]
-            groups = settings.groups.get(str(caption)) or [_NO_GROUP]
+            groups = settings.groups.get(str(caption)) or [_NO_GROUP] * bool(settings.groups)
             named = itertools.product(given, (*groups, ALL))
             rows += [[caption, *answer, name, *models] for answer, name in named]
     head = ["example", "answer", "rater", "left_model", "group", "first_model", "second_model"]
