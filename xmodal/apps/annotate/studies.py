@@ -90,7 +90,7 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
         settings = dataclasses.replace(settings, image_queries=images, caption_queries=captions)
         said = f"; {len(pool.pairs):,} pairs of {len(proposals):,} that the models propose"
         known = len({each.pair for each in proposals} & judged)
-        said += f"; {known:,} more are judged already" if judged else ""
+        said += f"; {known:,} more are judged already" if options["exclude"] else ""
     else:
         count, labels = options["examples"], options["labels"]
         units, groups, proposals = draw_preferences(models, split, count, labels, generator)
