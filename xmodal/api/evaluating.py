@@ -108,7 +108,7 @@ def evaluate(
       manual_dir: folder of the files that the dataset is built from.
       ratings_dir: folder of the released CSV files of Crisscrossed Captions.
       annotations: folder of the labels released for MS-COCO, of `xmodal annotate aggregate`, or of
-        judgments, see `annotations.read_annotations`.
+        judgments, see `annotations.read_annotations`; an `evaluator` names its own.
       evaluator: an entry of `config.evals`, of which the splits and `every` are not read; None for
         benchmarks or pairs, as the dataset has it.
       benchmarks: names of benchmarks; None for all that the annotations allow.
