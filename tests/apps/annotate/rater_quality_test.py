@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from xmodal.apps.annotate.answers import Answer
+from xmodal.apps.annotate.labels import mean_ratings
 from xmodal.apps.annotate.rater_quality import compute_alphas
 
 ORDER = ["no", "weak_no", "weak_yes", "yes"]
@@ -16,6 +17,20 @@ def answer(unit, rater, value, kind, golden=None):
         *(unit, 0, rater, kind, 10 + unit, 1, None, golden, "", value, 3.0),
         *(False, "finished", False, True),
     )
+
+
+def test_a_pair_rated_in_both_orders_or_by_two_methods_keeps_its_ratings():
+    pairs = [(11, 12, "a"), (12, 11, "a"), (11, 12, "b")]
+    answers = [
+        answer(unit, rater, value, "sis")._replace(left=left, right=right, note=method)
+        for unit, (left, right, method) in enumerate(pairs)
+        for rater, value in (("x", str(unit)), ("y", str(unit + 0.5)))
+    ]
+    found = mean_ratings(answers)["sis"]
+    assert [*zip(found["left_ids"], found["methods"], strict=True)] == [(a, m) for a, _, m in pairs]
+    np.testing.assert_allclose(found["scores"], [0.25, 1.25, 2.25])
+    alpha = slow_alpha([[0, 0.5], [1, 1.5], [2, 2.5]], lambda a, b: (a - b) ** 2)
+    assert compute_alphas(answers)["sis"]["interval"] == pytest.approx(alpha)
 
 
 def slow_alpha(by_unit, distance):

@@ -8,7 +8,7 @@ another rater.
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from xmodal.apps.annotate.questions import KINDS, is_right
+from xmodal.apps.annotate.questions import is_right
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.core.errors import UserError
 
@@ -65,12 +65,12 @@ class Answer(NamedTuple):
         return bool(self.complete) and is_taken
 
     @property
-    def question(self) -> tuple[str, int | None, int, int]:
-        """The kind and the items, which are equal for the same question in another study."""
-        left, right = self.left, self.right
-        if KINDS[self.kind].symmetric:
-            left, right = sorted((left, right))
-        return self.kind, self.about, left, right
+    def question(self) -> tuple[str, str, int | None, int, int]:
+        """The kind, note and items, which are equal for the same question in another study.
+
+        CxC rates a pair once for every sampling method, and some pairs of images in both orders.
+        """
+        return self.kind, self.note, self.about, self.left, self.right
 
     @property
     def is_wrong(self) -> bool:

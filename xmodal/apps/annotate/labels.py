@@ -145,7 +145,7 @@ def mean_ratings(answers: Iterable[Answer]) -> dict[str, dict[str, np.ndarray]]:
     by_rating = group(answers, lambda answer: answer.kind)
     found = {}
     for rating in (each for each in RATINGS if each in by_rating):
-        pairs = [*group(by_rating[rating], lambda x: (x.question, x.note)).values()]
+        pairs = [*group(by_rating[rating], lambda x: x.question).values()]
         found[rating] = {
             "left_ids": np.array([pair[0].left for pair in pairs]),
             "right_ids": np.array([pair[0].right for pair in pairs]),
