@@ -117,6 +117,62 @@ def mean_lead(leads, draws=2000):
     return mean(groups), *np.percentile(drawn, [2.5, 97.5])
 
 
+def run_studies(folder, paths, true, images, captions):
+    """The study of the annotators, and that of their twins on the pairs that are left."""
+    studies = []
+    for name, models in {"five": [*STRENGTHS], "twins": [*paths][len(STRENGTHS) :]}.items():
+        options = {
+            "study": str(folder / f"{name}.study"), "images": images, "top": 5, "seed": 0,
+            "captions": captions, "models": [f"{each}={paths[each]}" for each in models],
+            "exclude": [str(each.path) for each in studies], "per_hit": 18, "qualification": 0,
+            "pass_share": 0.9, "raters_per_item": None, "lease_minutes": 30.0, "per_rater": None,
+            "similarity": None,
+        }  # fmt: skip
+        print(make("eccv", DATASET | options), flush=True)
+        studies.append(StudyFile(options["study"]))
+        asked, rounds = collect_answers(studies[-1], true)
+        print(f"{asked:,} questions, {RATERS} raters with {ERRORS:.0%} errors, {rounds} round(s)")
+    return studies
+
+
+def write_labels(folder, studies, true):
+    """Label sets: of each annotator, of all five, of all ten models, and the truth; their names."""
+    sets = {f"only_{name}": [name] for name in STRENGTHS} | {"five": [*STRENGTHS], "ten": None}
+    for name, models in sets.items():
+        report = aggregate(studies, folder / name, from_models=models)
+    print(report, flush=True)
+    settings = studies[0].settings
+    lists = positives_of_queries(true, settings.image_queries, settings.caption_queries)
+    (folder / "truth").mkdir()
+    for name, content in format_lists("eccv", lists).items():
+        (folder / "truth" / name).write_text(content)
+    for kept in (folder / "ten").glob("*.json"):
+        if kept.name.startswith(("original", "study")):
+            (folder / "truth" / kept.name).write_bytes(kept.read_bytes())
+    return ["truth", *sets]
+
+
+def tabulate_leads(found):
+    """Lines of a table; `found`: (labels, model) -> query -> mAP@R."""
+    rules = {
+        "labels of the annotator alone": "only_{}",
+        "labels of all five": "five",
+        "labels of all five and their twins": "ten",
+        "the truth": "truth",
+    }
+    lines = ["| mAP@R on | lead of annotators over their twins | 95 % interval |", "|---|--:|--:|"]
+    for title, labels in rules.items():
+        leads = {
+            (direction, name, query): value
+            - found[labels.format(name), f"{name}_twin"][direction, query]
+            for name in STRENGTHS
+            for (direction, query), value in found[labels.format(name), name].items()
+        }
+        mean, low, high = mean_lead(leads)
+        lines.append(f"| {title} | {mean:+.1f} | {low:+.1f} to {high:+.1f} |")
+    return lines
+
+
 def main():
     """Makes the world, its labels and the page."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -134,60 +190,14 @@ def main():
     truth[[rows[image] for image in images], [columns[caption] for caption in captions]] = True
     paths = write_models(args.output, split, truth)
 
-    studies = []
-    for name, models in {"five": [*STRENGTHS], "twins": [*paths][len(STRENGTHS) :]}.items():
-        options = {
-            "study": str(args.output / f"{name}.study"), "images": args.images, "top": 5, "seed": 0,
-            "captions": args.captions, "models": [f"{each}={paths[each]}" for each in models],
-            "exclude": [str(each.path) for each in studies], "per_hit": 18, "qualification": 0,
-            "pass_share": 0.9, "raters_per_item": None, "lease_minutes": 30.0, "per_rater": None,
-            "similarity": None,
-        }  # fmt: skip
-        print(make("eccv", DATASET | options), flush=True)
-        studies.append(StudyFile(options["study"]))
-        asked, rounds = collect_answers(studies[-1], true)
-        print(f"{asked:,} questions, {RATERS} raters with {ERRORS:.0%} errors, {rounds} round(s)")
-    sets = {f"only_{name}": [name] for name in STRENGTHS} | {"five": [*STRENGTHS], "ten": None}
-    for name, models in sets.items():
-        report = aggregate(studies, args.output / "labels" / name, from_models=models)
-    print(report, flush=True)
-    known = args.output / "labels" / "truth"
-    study = studies[0]
-    queries = study.settings.image_queries, study.settings.caption_queries
-    files = format_lists("eccv", positives_of_queries(true, *queries))
-    known.mkdir()
-    for name, content in files.items():
-        (known / name).write_text(content)
-    for kept in (args.output / "labels" / "ten").glob("*.json"):
-        if kept.name.startswith(("original", "study")):
-            (known / kept.name).write_bytes(kept.read_bytes())
-
+    studies = run_studies(args.output, paths, true, args.images, args.captions)
     found, folders = {}, []
-    for labels in ("truth", *sets):
+    for labels in write_labels(args.output / "labels", studies, true):
         for name, path in paths.items():
             folders.append(str(args.output / "results" / labels / name))
             place = args.output / "labels" / labels
             found[labels, name] = map_at_r(path, name, place, folders[-1])
-
-    def leads(labels_of):
-        """The lead of annotators over their twins on labels, by annotator and query."""
-        return {
-            (direction, name, query): value
-            - found[labels_of(name), f"{name}_twin"][direction, query]
-            for name in STRENGTHS
-            for (direction, query), value in found[labels_of(name), name].items()
-        }
-
-    rules = {
-        "labels of the annotator alone": lambda name: f"only_{name}",
-        "labels of all five": lambda name: "five",
-        "labels of all five and their twins": lambda name: "ten",
-        "the truth": lambda name: "truth",
-    }
-    lines = ["| mAP@R on | lead of annotators over their twins | 95 % interval |", "|---|--:|--:|"]
-    for title, labels_of in rules.items():
-        mean, low, high = mean_lead(leads(labels_of))
-        lines.append(f"| {title} | {mean:+.1f} | {low:+.1f} to {high:+.1f} |")
+    lines = tabulate_leads(found)
     print("\n".join(lines), flush=True)
     text = agree.compare(folders, str(args.output / "agreement"), ["*/mean/map@r"])
     page = [

@@ -64,13 +64,14 @@ def compare(paths: Sequence[str], output: str, metrics: Sequence[str] | None = N
     labels = check_labels(paths, by_name=True)
     chosen = choose_metrics(models, metrics)
     (tau, counts), ranks = kendall_tau_b(models, chosen), ranks_of_models(models, chosen)
-    text, limits = format_agreement(models, chosen, labels), tau_intervals(models, chosen)
+    limits = tau_intervals(models, chosen)
+    text = format_agreement(models, chosen, labels, limits)
     found = {"metrics": chosen, "tau_b": tau.tolist(), "models": counts.tolist(), "ranks": ranks}
     found |= {"labels": labels, "tau_b_low": limits[0].tolist(), "tau_b_high": limits[1].tolist()}
     contents: dict[str, str | bytes] = {
         "agreement.json": format_json(found),
         "agreement.md": text,
-        "agreement.tex": format_agreement(models, chosen, labels, "latex"),
+        "agreement.tex": format_agreement(models, chosen, labels, limits, "latex"),
         "bump_chart.png": draw_bump_chart(ranks, title=f"Ranks of {len(models)} models"),
     }
     write_files(output, contents)
@@ -153,7 +154,11 @@ def _quality_table(models: Models, metrics: Sequence[str]) -> np.ndarray:
 
 
 def format_agreement(
-    models: Models, metrics: Sequence[str], labels: Mapping[str, str], format: str = "markdown"
+    models: Models,
+    metrics: Sequence[str],
+    labels: Mapping[str, str],
+    limits: np.ndarray,
+    format: str = "markdown",
 ) -> str:
     """Formats tau-b with intervals, the paper's values for metrics in table 5, and the ranks.
 
@@ -163,6 +168,7 @@ def format_agreement(
       models: model -> tag -> number.
       metrics: tags.
       labels: see `check_labels`; the paper's values are left out for labels that are not its own.
+      limits: see `tau_intervals`.
       format: see `text_table.format_document`.
     """
     tau, counts = kendall_tau_b(models, metrics)
@@ -176,7 +182,7 @@ def format_agreement(
         _make_matrix(metrics, tau),
         "## 95 % intervals",
         _ON_INTERVALS,
-        _make_matrix(metrics, *tau_intervals(models, metrics)),
+        _make_matrix(metrics, *limits),
     ]
     own, table = dict(labels.items() - PUBLISHED_LABELS.items()), eccv_table_5()
     shown = ["" if tag.partition("/")[0] in own else tag for tag in metrics]

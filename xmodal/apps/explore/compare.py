@@ -19,7 +19,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from etils import epath
 
-from xmodal.apps.analysis.agree import draw_bump_chart, format_agreement, ranks_of_models
+from xmodal.apps.analysis.agree import (
+    draw_bump_chart,
+    format_agreement,
+    ranks_of_models,
+    tau_intervals,
+)
 from xmodal.apps.analysis.metric_tables import check_labels, choose_metrics
 from xmodal.apps.arguments import make_parser, name_list, read_names
 from xmodal.core import console
@@ -288,7 +293,8 @@ class Comparison:
         See `table` for `tags`.
         """
         chosen = choose_metrics(self.metrics, tags)
-        return format_agreement(self.metrics, chosen, self._labels, format)
+        limits = tau_intervals(self.metrics, chosen)
+        return format_agreement(self.metrics, chosen, self._labels, limits, format)
 
     def draw_ranks(self, tags: Sequence[str] | None = None) -> bytes:
         """Returns a PNG with a line per model over the metrics; see `table` for `tags`."""
