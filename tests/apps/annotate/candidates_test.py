@@ -7,7 +7,8 @@ import types
 import numpy as np
 import pytest
 
-from xmodal.apps.annotate.studies import DEPTH, collect, draw_preferences, draw_sets
+from xmodal.apps.annotate.candidates import DEPTH, collect, draw_sets
+from xmodal.apps.annotate.studies import draw_preferences
 from xmodal.apps.model_files import best_items, read_source
 from xmodal.core.errors import UserError
 
