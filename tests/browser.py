@@ -59,7 +59,8 @@ def check_layout(page):
     )
     assert not wide, "wider than the window: " + "\n".join(wide)
     broken = page.evaluate(
-        "() => [...document.images].filter(i => !i.complete || i.naturalWidth === 0)"
+        "() => [...document.images]"
+        ".filter(i => i.checkVisibility() && !(i.complete && i.naturalWidth))"
         ".map(i => i.outerHTML.slice(0, 200))"
     )
     assert not broken, "not shown: " + "\n".join(broken)

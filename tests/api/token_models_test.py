@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tiny_dual_encoder import FEATURES, WIDTH, WORDS, make_texts, make_weights, save_run
 
 import xmodal
+from tests.api.tiny_dual_encoder import FEATURES, WIDTH, WORDS, make_texts, make_weights, save_run
 from tests.similarity.slow_saf import score_pairs
 from xmodal.api.exporting import export_model
 

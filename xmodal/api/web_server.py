@@ -2,6 +2,7 @@
 
 import socket
 import urllib.parse
+import webbrowser
 from collections.abc import Callable, Collection
 
 import uvicorn
@@ -17,7 +18,7 @@ _HEADERS = {
     # Everything comes from this server; texts of a study can be neither scripts nor styles.
     "content-security-policy": (
         "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; "
-        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "cross-origin-resource-policy": "same-origin",
     # A link with a token stays within the study. With `no-referrer`, browsers would hide the
@@ -47,8 +48,9 @@ def guard(
         # Browsers send `Origin` with every form.
         if (origin := headers.get("origin")) and not origin.endswith(f"://{headers.get('host')}"):
             return "This request comes from another site.", 403
-        length = int(headers.get("content-length", longest_body + 1))
-        if request.method not in ("GET", "HEAD") and length > longest_body:
+        if "transfer-encoding" in headers:
+            return "Send a Content-Length instead of chunks.", 411
+        if int(headers.get("content-length", 0)) > longest_body:
             return f"More than {longest_body:,} bytes.", 413
         return None
 
@@ -84,7 +86,9 @@ def listen(host: str, port: int) -> socket.socket:
         raise UserError(f"Cannot listen at {host}:{port}: {error}.") from error
 
 
-def serve(app: ASGIApp, name: str, host: str, port: int, url: str = "", path: str = "") -> None:
+def serve(
+    app: ASGIApp, name: str, host: str, port: int, url: str = "", *, browse: bool = False
+) -> None:
     """Prints where an application is served, and serves it until a signal.
 
     Args:
@@ -93,11 +97,14 @@ def serve(app: ASGIApp, name: str, host: str, port: int, url: str = "", path: st
       host: address to listen at.
       port: port to listen at; 0 for any free one.
       url: address of its proxy; "" for none.
-      path: path of the printed address.
+      browse: whether to open it in this machine's browser.
     """
     listening = listen(host, port)
     own = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
-    print(f"{name} is served at {url.rstrip('/') or own}{path}", flush=True)
+    address = url.rstrip("/") or own
+    print(f"{name} is served at {address}", flush=True)
+    if browse:  # It waits for the answer: the socket listens already.
+        webbrowser.open(address)
     make_server(app).run(sockets=[listening])
 
 

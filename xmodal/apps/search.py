@@ -4,7 +4,7 @@
     python -m xmodal search query --index=indexes/photos "a dog on a beach"
     python -m xmodal search query --index=indexes/photos --image=dog.jpg --format=html \
         --output=dogs.html
-    python -m xmodal search serve --index=indexes/photos --model=bundles/mine --port=8000
+    python -m xmodal search serve --index=indexes/photos --open
 
 A model is a run, a bundle or a folder of converted weights. Items are pictures (a folder, a list of
 files, or features in a .npy file), captions (one per line), or the items of a prepared dataset.
@@ -28,11 +28,8 @@ from xmodal.core.errors import UserError
 
 # JAX and Pillow are slow to import, but --help and errors in arguments should be fast.
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import PIL.Image
 
-    from xmodal.api.search.gallery import IndexGallery
     from xmodal.api.search.index import Hit
 
 FORMATS = ("table", "json", "html")
@@ -96,13 +93,14 @@ def _query(args: argparse.Namespace) -> None:
     from xmodal.api.search import formats
     from xmodal.api.search import items as items_lib
     from xmodal.api.search.index import Index
+    from xmodal.api.search.pictures import ItemPictures, open_upright
     from xmodal.core.files import write_file
 
     image, asked = args.image, None
     if image is not None and image.endswith(".npy"):
         image = items_lib.read_array(pathlib.Path(image))
     elif image is not None:
-        asked = _open(pathlib.Path(image))
+        asked = open_upright(pathlib.Path(image))
     index = Index.open(args.index, model=args.model)
     options = {name: getattr(args, name) for name in ("top", "find", "exact")}
     hits, notes = index.query(args.text, image=image, **options), index.describe_query(args.text)
@@ -110,9 +108,18 @@ def _query(args: argparse.Namespace) -> None:
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)
     missing: list[str] = []
     if args.format == "html":
-        shown = _open_pictures(index.galleries[find], find, missing)
+        pictures = ItemPictures(index.galleries[find])
+
+        def show(hit: "Hit") -> "PIL.Image.Image | None":
+            if find == "caption" or not index.shows_pictures:
+                return None
+            if source := pictures.find(hit.row):
+                return open_upright(source)
+            missing.append(hit.item)
+            return None
+
         title = query if args.image is None else pathlib.Path(query).name
-        text = formats.as_page(title, hits, shown, asked, notes).to_html()
+        text = formats.as_page(title, hits, show, asked, notes).to_html()
     elif args.format == "table":
         text = formats.as_table(hits, notes)
     else:
@@ -135,51 +142,7 @@ def _serve(args: argparse.Namespace) -> None:
 
     index = Index.open(args.index, model=args.model)
     with contextlib.suppress(KeyboardInterrupt):
-        serve(index, args.index, args.host, args.port, args.url)
-
-
-def _open_pictures(
-    gallery: "IndexGallery", kind: str, missing: list[str]
-) -> "Callable[[Hit], PIL.Image.Image | None]":
-    """Returns a function from hits to their pictures, from their files or from their dataset.
-
-    The function returns None for captions and features, and adds files that no longer exist to
-    `missing`.
-    """
-    import numpy as np
-
-    from xmodal.api.search.items import name_item, open_split
-
-    split = None if gallery.dataset is None else open_split(gallery.dataset)
-
-    def find(hit: "Hit") -> "PIL.Image.Image | None":
-        path = pathlib.Path(hit.item)
-        if kind == "caption":
-            return None
-        if split is None:
-            if path.is_file():
-                return _open(path)
-            # Features have no picture; their names are ROW or FILE.npy#ROW.
-            missing.extend([hit.item] if path.is_absolute() and ".npy#" not in path.name else [])
-            return None
-        if hit.row >= len(split.image_ids) or name_item(split, hit.row) != hit.item:
-            raise UserError(
-                f"{split.name} {split.split} has no {hit.item!r} at position {hit.row}: the "
-                "dataset was changed after the index was built; build the index again."
-            )
-        return _open(*split.pictures(np.array([hit.row])))
-
-    return find
-
-
-def _open(source: pathlib.Path | bytes) -> "PIL.Image.Image":
-    from xmodal.core.untrusted.picture_formats import open_picture
-    from xmodal.data.pixels.images import stand_upright
-
-    try:
-        return stand_upright(open_picture(source))
-    except Exception as error:  # Damaged files make Pillow raise all kinds of errors.
-        raise UserError(f"{source!s:.300} cannot be read as a picture: {error}.") from error
+        serve(index, args.index, args.host, args.port, args.url, browse=args.open)
 
 
 def _parse() -> argparse.Namespace:
@@ -204,12 +167,13 @@ def _parse() -> argparse.Namespace:
     query.add_argument("--exact", action="store_true", help="compare all items")
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
     query.add_argument("--output", help="write to this file instead of the console")
-    serve = commands.add_parser("serve", help="answer queries over HTTP, in JSON")
+    serve = commands.add_parser("serve", help="search in a browser, and by JSON over HTTP")
     serve.add_argument("--index", required=True, help="the folder of an index")
     serve.add_argument("--model", help="a bundle of the index's model, or its new place")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
     serve.add_argument("--port", type=int, default=8000, help="port to listen at; 0 for a free one")
     serve.add_argument("--url", default="", help="address of a proxy of this server")
+    serve.add_argument("--open", action="store_true", help="open the page in the browser")
     return parser.parse_args()
 
 

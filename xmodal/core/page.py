@@ -20,7 +20,8 @@ from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
 Picture = bytes | PIL.Image.Image
 
 _SIDE = 320  # In pixels; larger pictures are shrunk.
-_SHOWN = ("PNG", "JPEG", "GIF", "WEBP")
+SHOWN = ("PNG", "JPEG", "GIF", "WEBP")
+"""Formats that every browser shows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,12 +139,17 @@ def to_data_uri(picture: Picture) -> str:
     """
     opened = open_picture(picture) if isinstance(picture, bytes) else picture
     kind = opened.format or ""
-    if not (isinstance(picture, bytes) and kind in _SHOWN and max(opened.size) <= _SIDE):
-        small, file, kind = to_rgb(opened), io.BytesIO(), "JPEG"
-        small.thumbnail((_SIDE, _SIDE))
-        small.save(file, kind, quality=85)
-        picture = file.getvalue()
+    if not (isinstance(picture, bytes) and kind in SHOWN and max(opened.size) <= _SIDE):
+        picture, kind = encode_jpeg(opened, _SIDE), "JPEG"
     return f"data:image/{kind.lower()};base64,{base64.b64encode(picture).decode()}"
+
+
+def encode_jpeg(picture: PIL.Image.Image, side: int) -> bytes:
+    """Returns a picture as JPEG; sides longer than `side` pixels are shrunk."""
+    small, file = to_rgb(picture), io.BytesIO()
+    small.thumbnail((side, side))
+    small.save(file, "JPEG", quality=85)
+    return file.getvalue()
 
 
 _TEMPLATES = jinja2.Environment(

@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 from etils import epath
 
+from xmodal.api.item_embeddings import ItemEmbeddings
 from xmodal.api.model import Model
 from xmodal.api.search.items import SearchItems
 from xmodal.api.search.nearest import import_faiss
@@ -51,6 +52,11 @@ class IndexGallery:
     effort: Sequence[int] = (1, 2)
     recall: float | None = None
     tokens: RaggedTokens | None = None
+
+    def embedding(self, row: int) -> ItemEmbeddings:
+        """Returns the embedding of an item, of length 1."""
+        tokens = None if self.tokens is None else self.tokens[np.array([row])]
+        return ItemEmbeddings(self.vectors[row : row + 1], tokens=tokens)
 
     def write(self, folder: epath.Path, kind: str) -> dict[str, Any]:
         """Writes the files of a gallery, and returns its record in the card."""

@@ -174,38 +174,55 @@ class Index:
         text: str | None = None,
         *,
         image: Any = None,
+        like: tuple[str, int] | None = None,
         top: int = 10,
         find: str | None = None,
         exact: bool = False,
         upright: bool = True,
     ) -> list[Hit]:
-        """Returns the items most similar to a text or a picture, best first.
+        """Returns the items most similar to a text, a picture or another item, best first.
 
         Args:
           text: the query as text.
-          image: the query as an image for `Model.embed_images`; either this or `text`.
+          image: the query as an image for `Model.embed_images`.
+          like: kind and row of an item of the index, which is not a hit itself. Pass either this,
+            `text` or `image`.
           top: largest number of hits.
           find: "image" or "caption"; by default images, if there are any.
           exact: whether to compare all items even if approximate search is available.
           upright: see `Model.embed_images`; False for a picture of a dataset.
         """
-        if (text is None) == (image is None):
+        if [text is None, image is None, like is None].count(False) != 1:
             raise UserError("Pass either a text or an image as the query.")
-        kind = "caption" if image is None else "image"
+        kind, row = like or ("caption" if image is None else "image", -1)
         find = find or next(each for each in KINDS if each in self.galleries)
         gallery = lookup("find", find, self.galleries)
         search, model = self._search(find, kind, exact or gallery.lists is None), self.model
-        query = (
-            model.embed_texts([text])
-            if text is not None
-            else model.embed_images([image], upright=upright)
-        )
-        (scores,), (rows,) = search(query, min(top, len(gallery.names)))
+        left_out = row if find == kind else -1
+        query: Any
+        if like is not None:
+            query = self.galleries[kind].embedding(row)
+        elif text is not None:
+            query = model.embed_texts([text])
+        else:
+            query = model.embed_images([image], upright=upright)
+        (scores,), (rows,) = search(query, min(top + (left_out >= 0), len(gallery.names)))
+        found = [each for each in zip(scores, rows, strict=True) if each[1] not in (-1, left_out)]
         return [
             Hit(rank, int(row), gallery.names[row], float(score), model.similarity_name)
-            for rank, (score, row) in enumerate(zip(scores, rows, strict=True), start=1)
-            if row >= 0
+            for rank, (score, row) in enumerate(found[:top], start=1)
         ]
+
+    @property
+    def compares_same_kind(self) -> bool:
+        """Whether images find images, and captions captions."""
+        return self.model.measure[0].module is None
+
+    @property
+    def shows_pictures(self) -> bool:
+        """Whether the images are pictures; features have none to show."""
+        images = self.model.images
+        return "image" in self.galleries and images is not None and bool(images.size)
 
     def describe_query(self, text: str | None) -> list[str]:
         """Returns a note if the model knows no word of a text."""
