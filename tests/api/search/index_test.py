@@ -37,6 +37,10 @@ def test_hits_are_the_best_by_the_model(model, tmp_path):
     found = index.query(texts[5], find="caption", top=1)[0]
     assert found.item == texts[5] or found.score == pytest.approx(1)
     assert len(index.query(image=features[3], find="caption", top=99)) == 12
+    similar = index.query(like=("image", 3), find="caption")
+    assert similar == index.query(image=features[3], find="caption")
+    with pytest.raises(xmodal.UserError, match="the index has 30 images"):
+        index.query(like=("image", 30))
 
     assert repr(index) == f"<xmodal.Index of {model.name}: 30 images, 12 captions>"
     index.save(tmp_path / "index")
@@ -60,6 +64,9 @@ def test_approximate_search_of_an_index(model, tmp_path):
     again = xmodal.Index.open(tmp_path / "index", model=model)
     assert again.galleries["image"].recall == recall
     assert again.query("a star") == index.query("a star")
+    similar = again.query(like=("image", 4), top=10)
+    assert len(similar) == 10
+    assert 4 not in {hit.row for hit in similar}
     exact = {hit.row for hit in again.query("a star", exact=True)}
     assert len(exact & {hit.row for hit in again.query("a star")}) >= 5
 

@@ -94,6 +94,10 @@ def test_words_find_images_and_captions_and_the_address_keeps_them(index, chromi
         page.go_back()
         wait_for(page, "q=a+red+star")
         assert shown(page) == expected(hits)
+        frame, picture = (
+            page.locator(f".hit {part}").first.bounding_box() for part in (".open", "img")
+        )
+        assert picture == frame
 
 
 def test_more_like_a_hit_does_not_embed_it_again(index, chromium, monkeypatch):
@@ -190,7 +194,11 @@ def test_features_have_no_pictures(of_features, chromium):
 def test_a_similarity_of_tokens_finds_only_the_other_kind(chromium, tmp_path):
     folder, features = str(tmp_path / "run"), (REGIONS, FEATURES)
     model = xmodal.load(save_run(folder, steps=(3,), section=SECTION, features=features))
-    index = xmodal.Index.build(model, images=list(make_images(5)), captions=CAPTIONS)
+    images = list(make_images(5))
+    index = xmodal.Index.build(model, images=images, captions=CAPTIONS)
+    assert index.query(like=("image", 1), find="caption") == index.query(
+        image=images[1], find="caption"
+    )
     with open_index(chromium, index, "?q=a+star&find=caption") as page:
         assert shown(page) == expected(index.query("a star"))
         assert not page.locator(".like, #kinds a:visible").count()

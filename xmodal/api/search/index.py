@@ -201,7 +201,10 @@ class Index:
         left_out = row if find == kind else -1
         query: Any
         if like is not None:
-            query = self.galleries[kind].embedding(row)
+            asked = lookup("like", kind, self.galleries)
+            if not 0 <= row < len(asked.names):
+                raise UserError(f"like={like}: the index has {len(asked.names):,} {kind}s.")
+            query = asked.embedding(row)
         elif text is not None:
             query = model.embed_texts([text])
         else:

@@ -4,7 +4,7 @@
 
 const $ = (id) => document.getElementById(id);
 const index = JSON.parse(document.body.dataset.index);
-const TOP = 200, STEP = 48, PLURAL = {image: "images", caption: "captions"};
+const TOP = 200, STEP = 60, PLURAL = {image: "images", caption: "captions"};
 const pictures = new Map();
 let hits = [], kind = "", shown = null;
 
@@ -46,13 +46,15 @@ async function search(key) {
   const asked = read();
   $("words").value = asked.words ?? "";
   $("hits").ariaBusy = "true";
-  let found = {hits: index.samples, notes: []};
+  let found = {hits: index.samples};
   if (asked.request) {
+    const wait = setTimeout(() => { $("status").textContent = "Searching …"; }, 300);
     try {
       found = await (await fetch(...asked.request)).json();
     } catch {
       found = {error: "The server does not answer: is it still running?"};
     }
+    clearTimeout(wait);
     if (key !== shown) return;  // A later search has begun.
   }
   hits = found.hits ?? [];
@@ -86,7 +88,7 @@ function showQuery({words, like, name, picture, kinds, find, request, given}, fo
   $("status").textContent = found.error ? `Error: ${found.error}`
     : request ? `The ${count(hits.length, find)} that fit best. Bars compare them: full is the best, empty the last.`
     : name !== null ? `The picture “${name}” is not kept: choose it again.`
-    : `${all}. Search by words${$("file") ? ", or drop, paste or choose a picture" : ""}.`
+    : `Search ${all} by words${$("file") ? ", or drop, paste or choose a picture" : ""}.`
       + (index.kinds[find] > hits.length ? " Some of them:" : "");
   $("notes").textContent = (found.notes ?? []).join(" ");
 }

@@ -13,6 +13,7 @@ refused. The server has neither encryption nor users, and waits for slow clients
 machines, put one in front of it that has encryption, users and time limits.
 """
 
+import functools
 import json
 import pathlib
 import secrets
@@ -41,7 +42,7 @@ from xmodal.core.errors import UserError
 
 _LARGEST = 20 * 2**20  # Bytes of a picture.
 _THUMBNAIL, _WHOLE = 480, 4096  # Pixels of the longer side of pictures that are sent as JPEG.
-_SAMPLES = 24  # Items on the page before the first search.
+_SAMPLES = 30  # Items on the page before the first search.
 _OPTIONS = {"text": str, "find": str, "top": Annotated[int, Bounds(at_least=1, at_most=1000)]}
 _HERE, _CORE = pathlib.Path(__file__).parent, pathlib.Path(page.__file__).parent
 _STATIC = (_CORE / "colors.css", _HERE / "server.css", _HERE / "server.js")
@@ -89,7 +90,7 @@ def make_app(index: Index, hosts: Collection[str], name: str) -> Starlette:
         Route("/", lambda request: HTMLResponse(start)),
         Route("/search", search, methods=["GET", "POST"]),
         Route("/similar/{kind}/{row:int}", similar),
-        *(Route(f"/static/{path.name}", FileResponse(path)) for path in _STATIC),
+        *(Route(f"/static/{path.name}", functools.partial(_send, path)) for path in _STATIC),
     ]
     if index.shows_pictures:
         pictures = ItemPictures(index.galleries["image"])
@@ -115,6 +116,10 @@ def make_app(index: Index, hosts: Collection[str], name: str) -> Starlette:
             Exception: lambda *_: _refuse("the query failed; see the server's log", 500),
         },
     )
+
+
+def _send(path: pathlib.Path, request: Request) -> Response:
+    return FileResponse(path)
 
 
 def _render_page(index: Index, name: str) -> str:
