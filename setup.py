@@ -27,7 +27,7 @@ setuptools.setup(
         "xmodal.data": ["__init__.pyi"],
         "xmodal.evals": ["__init__.pyi"],
         "xmodal.evals.labels": ["definitions.toml"],
-        "xmodal.core": ["page.html", "colors.css"],
+        "xmodal.core": ["*.html", "*.css"],
         "xmodal.api.search": ["server.html", "server.css", "server.js"],
         "xmodal.apps.explore": ["leaderboard.html", "leaderboard.css", "leaderboard.js"],
         "xmodal.apps.annotate": ["*.sql", "*.toml", "templates/*.html", "static/*"],

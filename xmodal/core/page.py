@@ -105,7 +105,7 @@ class Page:
 
     def to_html(self) -> str:
         """Returns the page as HTML with embedded pictures."""
-        return _TEMPLATES.get_template("page.html").render(page=self)
+        return TEMPLATES.get_template("page.html").render(page=self)
 
     def _repr_html_(self) -> str:
         """Shows the page in a notebook, in its own frame."""
@@ -126,8 +126,8 @@ def from_markdown(text: str) -> Page:
     converter = markdown.Markdown(extensions=["tables", "fenced_code"])
     converter.preprocessors.deregister("html_block")
     converter.inlinePatterns.deregister("html")
-    table = '<div class="table" tabindex="0" role="region" aria-label="Table"><table>'
-    body = converter.convert(rest).replace("<table>", table)
+    table = '<div class="table" tabindex="0" role="group" aria-label="Table"><table>'
+    body = converter.convert(rest).replace("<table>", table).replace("<th></th>", "<td></td>")
     return Page(head.removeprefix("# "), body=body.replace("</table>", "</table></div>"))
 
 
@@ -152,11 +152,11 @@ def encode_jpeg(picture: PIL.Image.Image, side: int) -> bytes:
     return file.getvalue()
 
 
-_TEMPLATES = jinja2.Environment(
+TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("xmodal.core", "."),
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
-_TEMPLATES.filters["data_uri"] = to_data_uri
+TEMPLATES.filters["data_uri"] = to_data_uri

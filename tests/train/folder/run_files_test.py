@@ -17,6 +17,7 @@ from tensorboard.util import tensor_util
 from tests.tiny_run import TINY, TOTAL_STEPS
 from xmodal.evals.reports.summary import select_curves
 from xmodal.train.folder import run_folder
+from xmodal.train.folder.curves import read_curves
 
 SETTINGS = metadata.SESSION_START_INFO_TAG
 
@@ -38,6 +39,11 @@ def test_a_run_leaves_its_config_checkpoints_and_results(run, config):
     events = read_events(run)
     assert list(events["train/loss"]) == list(range(5, TOTAL_STEPS + 1, 5))
     assert list(events[f"{TINY}/t2t/recall@10"]) == [0, 20, TOTAL_STEPS]
+    metric = f"{TINY}/t2t/recall@10"
+    for tag, points in read_curves(str(run), metric).items():
+        assert dict(points) == pytest.approx({x: float(y) for x, y in events[tag].items()})
+    page = (run / "test" / TINY / "report.html").read_text()
+    assert "<figcaption>train/loss" in page
 
 
 def read_events(folder):

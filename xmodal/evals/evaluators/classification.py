@@ -127,7 +127,10 @@ class ClassificationEvaluator(Evaluator):
             depths=self._depths, samples=options.bootstrap_samples, seed=options.seed,
         )  # fmt: skip
         sizes = {"queries": float(len(hits)), "gallery": float(len(self.names))}
-        return [self._result(metrics | sizes | {"tied_queries": tied} | figures, of_images)]
+        found = self._result(metrics | sizes | {"tied_queries": tied} | figures, of_images)
+        own, predicted = self._classes[order], scores.argmax(axis=1)[order]
+        classes = {"names": np.array(self.names), "own": own, "predicted": predicted}
+        return [dataclasses.replace(found, classes=classes)]
 
     def warnings(self) -> list[str]:
         """See `Evaluator`; compares the images of both splits by their content."""

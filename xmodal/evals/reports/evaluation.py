@@ -20,11 +20,12 @@ from etils import epath
 
 from xmodal.core.errors import UserError
 from xmodal.core.files import FINAL, format_csv, format_json, write_files
-from xmodal.core.page import Page, from_markdown
+from xmodal.core.page import Group, Page
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.paired_differences import Differences, compare, have_same_labels
 from xmodal.evals.reports.report import format_report
+from xmodal.evals.reports.report_charts import make_page
 from xmodal.evals.reports.results import (
     CorrelationResult,
     DirectionResult,
@@ -45,6 +46,9 @@ _ARRAY = "array"  # Marks an array in the header, with its name.
 # Name of the evaluator of an evaluation that stands alone, as of own functions.
 SINGLE = "."
 
+Points = Sequence[tuple[float, float]]
+Drawn = tuple[np.ndarray, np.ndarray]
+
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
@@ -64,6 +68,9 @@ class Evaluation:
       trained_on: hash of the records of the model's training data, by name, if known.
       page: example queries, see `examples.make_example_page`.
       figures: name -> PNG file.
+      similarities: benchmark/direction -> scores of random positives and of random other pairs.
+      curves: title -> points (step, value) of the training of a run.
+      groups: pictures for the report's page.
       place: the folder that it was read from; "" otherwise.
     """
 
@@ -77,6 +84,9 @@ class Evaluation:
     trained_on: Mapping[str, str] = dataclasses.field(default_factory=dict)
     page: Page | None = None
     figures: Mapping[str, bytes] = dataclasses.field(default_factory=dict, repr=False)
+    similarities: Mapping[str, Drawn] = dataclasses.field(default_factory=dict, repr=False)
+    curves: Mapping[str, Points] = dataclasses.field(default_factory=dict, repr=False)
+    groups: Sequence[Group] = ()
     place: str = ""
 
     @property
@@ -140,16 +150,16 @@ class Evaluation:
 
         A page of examples is written to `examples.html`, what `compare` returned to
         `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation are
-        removed. `report.html` is the report as a web page, `report.tex` its tables in LaTeX, both
-        with the comparison. Everything is computed before the first file is written, see
-        `files.write_files`. Figures are written to `NAME.png`.
+        removed. `report.html` has charts and the folded tables of the report, `report.tex` its
+        tables in LaTeX, both with the comparison. Everything is computed before the first file is
+        written, see `files.write_files`. Figures are written to `NAME.png`.
         """
-        page, tables = self.report(), self.report("latex")
+        text, page, tables = self.report(), "", self.report("latex")
         facts = {each.name: self._describe(each) for each in self.results}
         contents: dict[str, str | bytes] = {
             RANKS: pack_ranks(self),
             "benchmarks.json": format_json(facts),
-            "report.md": page,
+            "report.md": text,
         }
         if self.page is not None:
             contents[EXAMPLES] = self.page.to_html()
@@ -159,11 +169,11 @@ class Evaluation:
             # The page loads no files.
             page += f"\n![{name}](data:image/png;base64,{base64.b64encode(png).decode()})\n"
         if comparison is not None:
-            text = str(comparison)
-            contents |= zip(_COMPARISON, (format_json(comparison.flatten()), text), strict=True)
-            page += f"\n{text}"
+            table = str(comparison)
+            contents |= zip(_COMPARISON, (format_json(comparison.flatten()), table), strict=True)
+            page += f"\n{table}"
             tables += f"\n{comparison.table('latex')}"
-        contents[REPORT], contents["report.tex"] = from_markdown(page).to_html(), tables
+        contents[REPORT], contents["report.tex"] = make_page(self, text, page).to_html(), tables
         contents["metrics.csv"] = format_csv(self.name, self.metrics)
         contents["metrics.json"] = format_json(self.metrics)
         write_files(folder, contents, stale={*_COMPARISON, EXAMPLES} - set(contents))

@@ -84,7 +84,7 @@ def make_example_page(
       other: results of another model on the same benchmarks.
     """
     theirs, picks = {each.name: each.directions for each in other.results} if other else {}, []
-    for direction, benchmark, result in _ranked_directions(evaluator.benchmarks, results):
+    for direction, benchmark, result in ranked_directions(evaluator.benchmarks, results):
         ids, rank, old = result.query_ids, np.asarray(result.rank), None
         # Rule -> the queries, and keys, of which the least are shown.
         rules = {"worst rank": (rank > 0, -rank), "tied": (np.asarray(result.tied), rank)}
@@ -118,7 +118,7 @@ def pick_fixed(
       count: largest number of queries per direction.
     """
     picks = []
-    for direction, name, result in _ranked_directions(benchmarks, results):
+    for direction, name, result in ranked_directions(benchmarks, results):
         rows = np.argsort(result.query_ids)[space_evenly(count, len(result.query_ids))]
         ids, rank = result.query_ids[rows], np.asarray(result.rank)[rows]
         picks.append(Pick("fixed", "", direction, name, ids, rank))
@@ -131,7 +131,7 @@ def space_evenly(count: int, total: int) -> np.ndarray:
     return (2 * np.arange(count) + 1) * total // (2 * max(count, 1))
 
 
-def _ranked_directions(
+def ranked_directions(
     benchmarks: Sequence[Benchmark], results: Sequence[Result]
 ) -> Iterator[tuple[str, str, DirectionResult]]:
     """Yields directions, their main benchmark, and its result, where positives and ranks are known.

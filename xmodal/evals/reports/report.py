@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Section = str | Rows
 
 _DIGITS = 16  # Digits of a hash in the report; benchmarks.json has all of them.
-_ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
+ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
 _METRIC_NAMES = {
     "map": "mAP",
     "map@r": "mAP@R",
@@ -39,7 +39,7 @@ _ON_CORRELATIONS = (
 )
 # Columns of the summary, and their tags within a benchmark.
 _SUMMARY = {
-    **{f"{arrow} R@1": f"{direction}/recall@1" for direction, arrow in _ARROWS.items()},
+    **{f"{arrow} R@1": f"{direction}/recall@1" for direction, arrow in ARROWS.items()},
     RSUM: RSUM,
     "mAP": "mean/map",
     "mAP@R": "mean/map@r",
@@ -112,7 +112,7 @@ def _find_warnings(evaluation: "Evaluation") -> list[str]:
         is_reached = low <= chance < (600 if tag.endswith(RSUM) else 100)
         if 1 < chance <= high if lower_is_better(tag) else is_reached:
             table, _, metric = tag.rpartition("/")
-            guessed.setdefault(table, []).append(_name_metric(metric))
+            guessed.setdefault(table, []).append(name_metric(metric))
     by_table = [f"{table} {', '.join(names)}".strip() for table, names in guessed.items()]
     warnings = {
         "MOST QUERIES ARE TIED: {}; the order of the items decides.": tied,
@@ -163,11 +163,9 @@ def _make_summary(evaluation: "Evaluation") -> list[Section]:
 def _make_benchmark(evaluation: "Evaluation", benchmark: Result) -> list[Section]:
     """The heading and tables of a benchmark, with published rows if its labels are those."""
     name, metrics = benchmark.name, evaluation.metrics
-    is_comparable, title = _is_published(benchmark), find_title(name)
-    sections: list[Section] = [f"## {title} ({name})"]
-    if not title or (name in PUBLISHED_LABELS and not is_comparable):
-        sections = [f"## {name_labels(name, benchmark.label_set)}"]
-        sections += [_NOT_PUBLISHED] * (name in PUBLISHED_LABELS)
+    is_comparable = _is_published(benchmark)
+    sections: list[Section] = [f"## {name_benchmark(benchmark)}"]
+    sections += [_NOT_PUBLISHED] * (name in PUBLISHED_LABELS and not is_comparable)
     # The ECCV Caption paper prints two decimals, since its differences are small.
     decimals = 2 if name == "eccv" or name.startswith("pmrp") else 1
     if "eccv/mean/map@r" in metrics and name == "eccv":
@@ -183,11 +181,11 @@ def _make_benchmark(evaluation: "Evaluation", benchmark: Result) -> list[Section
     for directions in (("i2t", "t2i"), ("t2t", "i2i")):
         columns = {}
         for direction in directions:
-            arrow = f"{_ARROWS[direction]} "
+            arrow = f"{ARROWS[direction]} "
             found = benchmark.directions.get(direction)
             for metric in dict.fromkeys((*_METRIC_NAMES, *(found.values if found else ()))):
                 if (tag := metric_tag(name, direction, metric)) in metrics:
-                    columns[tag], arrow = arrow + _name_metric(metric), ""
+                    columns[tag], arrow = arrow + name_metric(metric), ""
         if "i2t" in directions and f"{name}/{RSUM}" in metrics:
             columns[f"{name}/{RSUM}"] = RSUM
         tables.append(("Retrieval", columns))
@@ -197,8 +195,16 @@ def _make_benchmark(evaluation: "Evaluation", benchmark: Result) -> list[Section
     return [*sections, *shown] if shown else []
 
 
-def _name_metric(metric: str) -> str:
-    """The name of a metric in tables."""
+def name_benchmark(result: Result) -> str:
+    """Returns the heading of a result."""
+    name, title = result.name, find_title(result.name)
+    if not title or (name in PUBLISHED_LABELS and not _is_published(result)):
+        return name_labels(name, result.label_set)
+    return f"{title} ({name})"
+
+
+def name_metric(metric: str) -> str:
+    """Returns the name of a metric in tables."""
     return _METRIC_NAMES.get(metric) or metric.replace(RECALL, "R@").replace(NDCG, "nDCG@")
 
 
@@ -281,7 +287,7 @@ def _make_facts(benchmark: Result) -> list[Section]:
         lacking.setdefault(reason, []).append(direction_or_rating)
     for name, direction in benchmark.directions.items():
         counts = direction.counts.values()
-        ranked.append([_ARROWS[name], *("-" if x is None else f"{x:,}" for x in counts)])
+        ranked.append([ARROWS[name], *("-" if x is None else f"{x:,}" for x in counts)])
         for metric, reason in direction.missing.items():
             lacking.setdefault(reason, []).append(f"{name} {metric}")
     for name, each in benchmark.correlations.items():

@@ -112,6 +112,8 @@ class Result:
       chance: tag -> the number of a model that guesses.
       samples: the kind of the samples of `repeats`.
       label_set: name of the labels, see `labels.types.Benchmark`; "" without a benchmark.
+      classes: of a classification, the `names` of the C classes, and for every image, by id, int
+        [N], its `own` class and the `predicted` one, the first of those with the highest score.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Result:
     chance: Mapping[str, float] = dataclasses.field(default_factory=dict)
     samples: Literal["pools", "images"] = "pools"
     label_set: str = ""
+    classes: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
 def name_labels(benchmark: str, label_set: str) -> str:

@@ -32,6 +32,7 @@ from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import Opened, evaluate_subjects
 from xmodal.train.evaluation.suite import EvalSuite, Subject
 from xmodal.train.folder import checkpoints, run_folder
+from xmodal.train.folder.curves import read_curves
 from xmodal.train.start import initial_state
 
 POLL_SECONDS = 5.0
@@ -70,7 +71,8 @@ def open_run(evaluation: RunEvaluation, run_dir: str, steps: Iterable[int]) -> O
                 logging.warning("Checkpoint %d was replaced while it was being read.", step)
                 continue
             name = f"{settings.name} step {step}"
-            yield Subject(name, evaluation.adapter(*weights), describe, records, step)
+            curves = read_curves(run_dir, settings.best_checkpoint.metric)
+            yield Subject(name, evaluation.adapter(*weights), describe, records, step, curves)
 
     return Opened(evaluation.suite, subjects(), settings.tensorboard, parts.config.to_dict())
 

@@ -17,7 +17,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
-from xmodal.evals.reports.evaluation import find_ranks
+from xmodal.evals.reports.evaluation import Points, find_ranks
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.scores import files
@@ -62,6 +62,7 @@ class Subject(NamedTuple):
       notes: items -> notes on the model, for the report.
       trained_on: hash of the records of the training data, by name.
       step: step of a run's checkpoint.
+      curves: see `Evaluation`.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Subject(NamedTuple):
     notes: Callable[[Items], Sequence[str]] = lambda items: ()
     trained_on: Mapping[str, str] | None = None
     step: int | None = None
+    curves: Mapping[str, Points] | None = None
 
 
 class EvalSuite:
@@ -216,6 +218,7 @@ class EvalSuite:
                 trained_on=subject.trained_on,
                 examples=request.examples,
                 other=(others or {}).get(name),
+                curves=subject.curves,
             )
             evaluations.append(evaluation)
             if view is not None and isinstance(source := evaluator.source(adapter), Embeddings):
