@@ -128,8 +128,8 @@ class ClassificationEvaluator(Evaluator):
         )  # fmt: skip
         sizes = {"queries": float(len(hits)), "gallery": float(len(self.names))}
         found = self._result(metrics | sizes | {"tied_queries": tied} | figures, of_images)
-        own, predicted = self._classes[order], scores.argmax(axis=1)[order]
-        classes = {"names": np.array(self.names), "own": own, "predicted": predicted}
+        own, predicted = self._classes[order].tolist(), scores.argmax(axis=1)[order].tolist()
+        classes = {"names": self.names, "own": own, "predicted": predicted}
         return [dataclasses.replace(found, classes=classes)]
 
     def warnings(self) -> list[str]:

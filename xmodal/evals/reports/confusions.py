@@ -1,10 +1,12 @@
 """Which classes a classification takes for which: charts, and pictures of the worst confusions."""
 
+from typing import Any
+
 import numpy as np
 
 from xmodal.core.charts import Bar, Bars, Chart, Matrix
 from xmodal.core.page import Group, PageItem, PageRow, Section
-from xmodal.evals.labels.split import Split, name_image
+from xmodal.evals.labels.split import name_image
 from xmodal.evals.reports.results import Result
 
 _MATRIX = 20  # Most classes of a matrix; of more, pairs are shown.
@@ -15,7 +17,7 @@ _Z = 1.959964  # The 97.5 % quantile of the normal distribution.
 
 def count_confusions(result: Result) -> np.ndarray:
     """Returns how many images of every class (row) were taken for every class, int [C, C]."""
-    own, predicted, names = (result.classes[key] for key in ("own", "predicted", "names"))
+    own, predicted, names = (np.asarray(result.classes[x]) for x in ("own", "predicted", "names"))
     pairs = np.bincount(own * len(names) + predicted, minlength=len(names) ** 2)
     return pairs.reshape(len(names), -1)
 
@@ -31,7 +33,7 @@ def chart_classes(result: Result) -> list[Chart]:
     """Returns the accuracy of every class, and the matrix or the list of confusions."""
     if not result.classes:
         return []
-    own, names = result.classes["own"], [str(name) for name in result.classes["names"]]
+    own, names = np.asarray(result.classes["own"]), [str(name) for name in result.classes["names"]]
     sizes = np.bincount(own, minlength=len(names))
     shares = np.bincount(own, result.repeats["accuracy@1"], len(names)) / np.maximum(sizes, 1)
     known = np.flatnonzero(sizes)
@@ -57,16 +59,16 @@ def wilson(percent: float, count: int) -> tuple[float, float]:
     return 100 * (middle - half) / (1 + square), 100 * (middle + half) / (1 + square)
 
 
-def picture_confusions(split: Split, result: Result) -> list[Group]:
+def picture_confusions(split: Any, result: Result) -> list[Group]:
     """Returns pictures of the most frequent confusions; none without pictures or mistakes.
 
     Args:
-      split: the evaluated split.
+      split: the evaluated `Split`.
       result: its classification, whose images are sorted by id.
     """
     if not (result.classes and getattr(split, "has_pictures", False)):
         return []
-    own, predicted, names = (result.classes[key] for key in ("own", "predicted", "names"))
+    own, predicted, names = (np.asarray(result.classes[x]) for x in ("own", "predicted", "names"))
     order, counts = np.argsort(split.image_ids, kind="stable"), count_confusions(result)
     sections = []
     for a, b in find_worst(counts, _PICTURED):

@@ -16,7 +16,7 @@ from xmodal.evals.reports.results import Result, metric_tag
 if TYPE_CHECKING:
     from xmodal.evals.reports.evaluation import Evaluation
 
-_SCORES = 40  # Bins of scores.
+_SCORES = 25  # Bins of scores.
 _HOW_TO_READ = "Line: 95 % interval. Dashed: a random order or a guess."
 _POINTS = 200  # Of a curve; longer ones show means of neighboring steps.
 
@@ -68,7 +68,8 @@ def _chart_metrics(evaluation: "Evaluation", result: Result) -> list[Chart]:
         for metric in getattr(result.directions.get(name), "values", ())
     }
     rated = {f"{result.name}/{x}/spearman": f"Spearman {x.upper()}" for x in result.correlations}
-    plain = {tag: tag.replace("_", " ") for tag in result.metrics if f"{tag}_low" in metrics}
+    short = {tag: tag.removesuffix("_accuracy").replace("_", " ") for tag in result.metrics}
+    plain = {tag: label for tag, label in short.items() if f"{tag}_low" in metrics}
     tags |= {tag: (label, 4) for tag, label in (rated | plain).items()}
     for tag, (label, color) in tags.items():
         low, high = (metrics.get(f"{tag}_{end}", unknown) for end in ("low", "high"))

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -127,7 +127,7 @@ class Result:
     chance: Mapping[str, float] = dataclasses.field(default_factory=dict)
     samples: Literal["pools", "images"] = "pools"
     label_set: str = ""
-    classes: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    classes: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
 
 
 def name_labels(benchmark: str, label_set: str) -> str:
