@@ -10,6 +10,7 @@ from typing import Any
 
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
+from xmodal.core.files import split_folders
 
 DATASET = ("dataset", "config", "split", "data_dir", "manual_dir")
 
@@ -89,7 +90,7 @@ def read_names(models: list[str]) -> dict[str, str]:
         name, equals, folder = given.partition("=")
         if not equals or glob.glob(given):  # The folder's own name has an "=".
             name, folder = os.path.basename(os.path.normpath(given)), given
-            name = given if glob.has_magic(given) else name
+            name = given if glob.has_magic(given) or len(split_folders(given)) > 1 else name
             name = os.path.splitext(name)[0] if os.path.isfile(given) else name
         if name in folders:
             raise UserError(f"{folders[name]} and {folder} are both {name!r}: write NAME=PATH.")

@@ -1,6 +1,9 @@
 """Comparisons of several models' results, against their files."""
 
 import json
+import re
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +12,11 @@ from scipy import stats
 import xmodal
 from tests.evals.evaluators.random_vectors import MODALITIES, make_source, make_split, options_of
 from xmodal.apps.explore import compare as compare_lib
+from xmodal.apps.explore.seed_plot import draw_runs
 from xmodal.evals import evaluate_source, make_evaluator
+from xmodal.evals.reports.evaluation import load_ranks
+from xmodal.evals.reports.paired_differences import compare_means, compute_variances
+from xmodal.evals.reports.results import Result
 
 
 def save(folder, seed, split=None):
@@ -75,10 +82,11 @@ def save_seeds(root, values):
 def test_several_runs_are_tested_over_their_seeds(tmp_path, ours, theirs, test, how):
     both = {"a": ours, "b": theirs}
     patterns = {name: save_seeds(tmp_path / name, dict(enumerate(x))) for name, x in both.items()}
-    assert compare_lib.read_names([*patterns.values()]) == {
-        each: each for each in patterns.values()
-    }
+    listed = ",".join(str(tmp_path / "a" / f"run_{seed}") for seed in range(len(ours)))
+    names = [*patterns.values(), listed]
+    assert compare_lib.read_names(names) == {each: each for each in names}
     comparison = xmodal.compare(patterns)
+    assert xmodal.compare({"a": listed, "b": patterns["b"]}).metrics == comparison.metrics
     table = {row[0]: row[1:] for row in cells(comparison.table(["*"]))}
     assert table["b/i2t/recall@1"][0] == f"{np.mean(ours):.2f} ± {np.std(ours, ddof=1):.2f}"
     assert table["b/i2t/recall@10"] == ["100.00 ± 0.00"] * 2
@@ -89,3 +97,72 @@ def test_several_runs_are_tested_over_their_seeds(tmp_path, ours, theirs, test, 
     (row,) = [row for row in cells(text) if row[0] == "b/i2t/recall@1"]
     assert row[4:] == [f"{low:+.2f} to {high:+.2f}", "yes" if low > 0 else "no"]
     assert ["b/i2t/recall@10", "100.00", "100.00", "+0.00", "+0.00 to +0.00", "no"] in cells(text)
+
+
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory):
+    """Two folders of runs `seed_*`, with results by query."""
+    root = tmp_path_factory.mktemp("groups")
+    for name, seeds in (("a", (0, 1, 2)), ("b", (3, 4, 5))):
+        for number, seed in enumerate(seeds):
+            save(root / name / f"seed_{number}", seed)
+    return {name: root / name for name in ("a", "b")}
+
+
+def test_differences_of_groups_vary_by_seeds_and_images(groups):
+    tag = "shapes_own/i2t/recall@5"
+    comparison = xmodal.compare(groups)
+    runs = [load_ranks(groups[name] / f"seed_{n}") for name in groups for n in range(3)]
+    values = np.array([each.results[0].directions["i2t"].values["recall@5"] for each in runs])
+    ours, theirs = values.mean(axis=1).reshape(2, 3)
+    assert comparison.runs["a"][tag] == pytest.approx(ours)
+    # Every image is one query, so the bootstrap's variance is that of a mean.
+    over_images = (values[:3] - values[3:]).mean(axis=0).var(ddof=1) / values.shape[1]
+    over_seeds = (ours - theirs).var(ddof=1) / 3
+    total = over_seeds + over_images
+    half = stats.t.ppf(0.975, 2 * (total / over_seeds) ** 2) * np.sqrt(total)
+    found = comparison._differences("a", "b")
+    assert "paired by their seeds, 0, 1, 2" in found.shared
+    middle = ours.mean() - theirs.mean()
+    assert found[tag].samples == "runs and images"
+    assert (found[tag].low, found[tag].high) == pytest.approx(
+        (middle - half, middle + half), rel=0.1
+    )
+    assert "they hold for other seeds and other images" in str(found)
+    low, high = stats.ttest_1samp(ours, 0).confidence_interval()
+    assert comparison.limits("a", tag) == pytest.approx((low, high))
+
+
+def test_intervals_of_groups_cover_what_other_seeds_and_images_have():
+    """With both sources of variance, about 95 % of the intervals contain the true difference."""
+    generator, covered = np.random.default_rng(0), []
+    for _ in range(300):
+        image, seeds = generator.normal(size=40), generator.normal(size=(3, 1))
+        noise = generator.normal(size=(3, 40))
+        values = 0.5 * seeds + image + noise
+        zeros = np.zeros((3, 40))
+        groups = [
+            [SimpleNamespace(comparable=[Result("x", "", "", repeats={"t": row})]) for row in each]
+            for each in (values, zeros)
+        ]
+        means = [{"t": each.mean(axis=1)} for each in (values, zeros)]
+        found = compare_means(*means, "runs", variances=compute_variances(*groups))["t"]
+        covered.append(found.low < 0 < found.high)
+    assert 0.93 < np.mean(covered) < 0.995
+
+
+def test_the_figure_has_a_point_per_run(groups, tmp_path, monkeypatch, capsys):
+    names = [f"{name}={folder}" for name, folder in groups.items()]
+    arguments = [*names, "--metrics=*/i2t/recall@*", f"--figure={tmp_path}/plot"]
+    monkeypatch.setattr(sys, "argv", ["compare", *arguments])
+    for _ in range(2):
+        compare_lib.main()
+        drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert cells(capsys.readouterr().out)[0] == ["", "a (3 runs)", "b (3 runs)"]
+    assert drawn.keys() == {"plot.svg", "plot.pdf"}
+    assert drawn["plot.pdf"].startswith(b"%PDF")
+    svg = drawn["plot.svg"].decode()
+    assert len(re.findall('<use [^>]*style="fill: #(?:2f6fab|c4572a)', svg)) == 3 * 2 * 3
+    tags = [f"shapes_own/i2t/recall@{k}" for k in (1, 5, 10)]
+    runs = xmodal.compare(groups).runs
+    assert draw_runs(runs, tags) == {"svg": drawn["plot.svg"], "pdf": drawn["plot.pdf"]}

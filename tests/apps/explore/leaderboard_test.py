@@ -94,3 +94,24 @@ def test_the_page_sorts_and_filters(chromium, stored, tmp_path):
         assert page.locator("#shown").inner_text() == "2 of 4 rows"
         page.get_by_role("searchbox", name="Metrics").fill("t2i/recall@5")
         assert page.locator("#leaderboard thead th:not([hidden])").count() == 2
+
+
+def test_models_with_several_seeds(tmp_path, monkeypatch):
+    tag = "shapes_own/i2t/recall@10"
+    for name, seeds in (("a", (0, 1)), ("b", (2, 3))):
+        for seed in seeds:
+            save(tmp_path / name / f"seed_{seed}", seed)
+    folders = [str(tmp_path / name) for name in ("a", "b")]
+    arguments = ["leaderboard", *folders, f"--metrics={tag}", f"--output={tmp_path}/out"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    leaderboard_lib.main()
+    first, second = (
+        json.loads((tmp_path / f"a/seed_{n}/metrics.json").read_text())[tag] for n in (0, 1)
+    )
+    text = (tmp_path / "out/leaderboard.md").read_text()
+    spread = abs(first - second) / 2**0.5
+    assert f"{(first + second) / 2:.2f} ± {spread:.2f} (n = 2)" in text
+    rows = csv.DictReader(io.StringIO((tmp_path / "out/leaderboard.csv").read_text()))
+    half = 12.706 * spread / 2**0.5
+    assert float(next(rows)["high"]) == pytest.approx((first + second) / 2 + half, rel=1e-3)
+    assert {"leaderboard.svg", "leaderboard.pdf"} <= {x.name for x in (tmp_path / "out").iterdir()}

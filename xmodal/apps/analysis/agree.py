@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from xmodal.apps.analysis.canvas import GRAY, new_figure, to_png
+from xmodal.apps.analysis.canvas import GRAY, new_figure, to_bytes
 from xmodal.apps.analysis.metric_tables import Models, check_labels, choose_metrics, load_models
 from xmodal.apps.arguments import add_texts, make_parser, name_list
 from xmodal.core import console
@@ -245,7 +245,7 @@ def draw_bump_chart(ranks: Ranks, *, title: str = "") -> bytes:
         axes.xaxis.tick_top()
         axes.tick_params(length=0)
         axes.spines[:].set_visible(False)
-        return to_png(figure)
+        return to_bytes(figure)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,9 @@ _STYLE: Any = {
     "figure.constrained_layout.use": True,
     "font.size": 9,
     "legend.frameon": False,
+    "pdf.fonttype": 42,  # Publishers refuse fonts of type 3.
     "savefig.dpi": 150,
+    "svg.hashsalt": "xmodal",
 }
 
 
@@ -38,16 +40,16 @@ def new_figure(width: float, height: float, title: str = "") -> Iterator["Figure
         yield figure
 
 
-def to_png(figure: "Figure", **options: Any) -> bytes:
-    """Returns the bytes of a PNG without metadata, so that equal figures give equal bytes.
+def to_bytes(figure: "Figure", format: str = "png") -> bytes:
+    """Returns a file without dates and versions, so that equal figures give equal bytes.
 
     Args:
       figure: the figure.
-      **options: see `Figure.savefig`.
+      format: "png", "svg" or "pdf".
     """
-    png = io.BytesIO()
-    figure.savefig(png, format="png", metadata={"Software": None}, **options)
-    return png.getvalue()
+    names, file = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}, io.BytesIO()
+    figure.savefig(file, format=format, metadata={names[format]: None})
+    return file.getvalue()
 
 
 def color(place: int) -> str:

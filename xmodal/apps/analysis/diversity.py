@@ -15,7 +15,7 @@ import numpy as np
 
 from xmodal.apps import arguments
 from xmodal.apps.analysis.agree import tau_b
-from xmodal.apps.analysis.canvas import new_figure, to_png
+from xmodal.apps.analysis.canvas import new_figure, to_bytes
 from xmodal.core import console
 from xmodal.core.files import check_writable, format_json, write_files
 from xmodal.core.text_table import Rows, format_document
@@ -159,7 +159,7 @@ def draw_diversity(names: Sequence[str], found: Mapping[str, Mapping[str, np.nda
                 for (y, x), value in np.ndenumerate(values):
                     text = f"{value:.2f}" if value < 100 else f"{value:,.0f}"
                     axes.text(x, y, text, ha="center", va="center", fontsize=8)
-        return to_png(figure)
+        return to_bytes(figure)
 
 
 if __name__ == "__main__":

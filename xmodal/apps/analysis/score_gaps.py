@@ -13,7 +13,7 @@ import itertools
 
 import numpy as np
 
-from xmodal.apps.analysis.canvas import GRAY, color, new_figure, to_png
+from xmodal.apps.analysis.canvas import GRAY, color, new_figure, to_bytes
 from xmodal.apps.arguments import add_texts, make_parser
 from xmodal.core import console
 from xmodal.core.files import check_writable, write_files
@@ -51,7 +51,7 @@ def draw_gaps(gaps: np.ndarray, ranks: np.ndarray, *, title: str = "") -> bytes:
         axes.set(xscale="log", xlabel="rank of the caption's image")
         axes.set(ylabel="gap between the best two scores")
         axes.xaxis.set_major_formatter("{x:g}")
-        return to_png(figure)
+        return to_bytes(figure)
 
 
 @console.readable_errors()

@@ -2,15 +2,15 @@ r"""Results of several models side by side: tables, paired differences, ranks an
 
     python -m xmodal compare multitask=runs/quickstart other=results/other
     python -m xmodal compare runs/a runs/b --metrics=shapes/i2t/recall@1 --latex
-    python -m xmodal compare "runs/a_*" "runs/b_*"
+    python -m xmodal compare "runs/a_*" b=runs/b_0,runs/b_1 results/c --figure=seeds
 
 The command prints the table, and the paired differences of the first model from every other one. A
-pattern names the runs of several seeds: the table has their means and standard deviations, and the
-differences are tested over the runs, paired if both models have the same seeds.
+pattern, a list, or a folder of runs `seed_*` names the runs of several seeds: the table has their
+means and standard deviations, and differences are tested over the runs, paired if both models have
+the same seeds, and over the images; --figure draws the means and every run.
 """
 
 import functools
-import glob
 import itertools
 import math
 import os
@@ -27,14 +27,21 @@ from xmodal.apps.analysis.agree import (
 )
 from xmodal.apps.analysis.metric_tables import check_labels, choose_metrics
 from xmodal.apps.arguments import make_parser, name_list, read_names
+from xmodal.apps.explore.result_folders import find_evaluations, find_runs, read_seed
+from xmodal.apps.explore.seed_plot import draw_runs
 from xmodal.core import console
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.files import FINAL, read_json, read_numbers
+from xmodal.core.files import read_numbers, write_files
 from xmodal.core.text_table import Bold, format_table
-from xmodal.evals.reports.evaluation import SINGLE, find_evaluations, find_same, load_ranks
+from xmodal.evals.reports.evaluation import SINGLE, load_ranks
 from xmodal.evals.reports.metrics import lower_is_better
-from xmodal.evals.reports.paired_differences import Difference, Differences, compare_means
+from xmodal.evals.reports.paired_differences import (
+    Difference,
+    Differences,
+    compare_means,
+    compute_variances,
+)
 from xmodal.evals.reports.paired_differences import compare as compare_results
 from xmodal.evals.reports.results import evaluator_tag
 
@@ -45,14 +52,23 @@ def main() -> None:
     parser = make_parser("compare", __doc__)
     parser.add_argument("models", nargs="+", metavar="[NAME=]FOLDER", help="runs or results")
     parser.add_argument("--metrics", type=name_list, help="tags, * for any characters")
+    parser.add_argument(
+        "--figure", metavar="NAME", help="writes NAME.svg and .pdf, of several runs"
+    )
     parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
     args = parser.parse_args()
     comparison = compare(read_names(args.models))
+    if args.figure and not comparison.runs:
+        raise UserError("--figure draws runs of several seeds; name several for every model.")
     format = "latex" if args.latex else "markdown"
     print(comparison.table(args.metrics, format), end="\n\n")
     ours, *others = comparison.metrics
     tables = (comparison.differences(ours, each, format, args.metrics) for each in others)
     print("\n".join(tables), end="")
+    if args.figure:
+        files = draw_runs(comparison.runs, comparison.choose(args.metrics))
+        folder, name = os.path.split(args.figure)
+        write_files(folder or ".", {f"{name}.{end}": content for end, content in files.items()})
 
 
 def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
@@ -63,52 +79,10 @@ def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
 
     Args:
       results: name of a model -> its run, whose final evaluation is used, or a folder written by
-        `xmodal.eval_main` or `Evaluation.save`; or a pattern with `*` of runs of several seeds, if
-        it is one for all models.
+        `xmodal.eval_main` or `Evaluation.save`; or runs of several seeds, see
+        `find_runs`, if all models have several.
     """
     return Comparison(results)
-
-
-def _find_runs(given: str | os.PathLike) -> list[epath.Path]:
-    """The results in a folder, or in all folders of a pattern, in the order of their seeds."""
-    given, places = os.fspath(given), []
-    found = [] if epath.Path(given).exists() else sorted(glob.glob(given))
-    for folder in map(epath.Path, [each for each in found if os.path.isdir(each)] or [given]):
-        place = folder if (folder / "metrics.json").exists() else folder / FINAL
-        if not (place / "metrics.json").exists():
-            raise UserError(f"{folder} is neither a finished run nor the results of an evaluation.")
-        places.append(place)
-    return sorted(places, key=lambda place: (_read_seed(place), os.fspath(place)))
-
-
-def _read_seed(results: epath.Path) -> str:
-    """The seed of the run that has these results; "" if it is not known."""
-    config = results.parent / "config.json"
-    found = read_json(config, "use another folder.") if config.exists() else {}
-    return str(found.get("seed", ""))
-
-
-def _find_evaluations(folders: Sequence[epath.Path]) -> dict[epath.Path, dict[str, epath.Path]]:
-    """Results -> evaluator -> its folder, where an evaluator has one name for all results.
-
-    A single evaluation, as of own functions, has the name of the evaluator of another model's run
-    that has the same labels and records; `SINGLE` if all are single.
-    """
-    found = {folder: find_evaluations(folder) for folder in folders}
-    named = next((each for each in found.values() if each and SINGLE not in each), None)
-    for folder, each in found.items():
-        if named and SINGLE in each:
-            single = load_ranks(each[SINGLE])
-            same = find_same(single.hashes, single.provenance.records, named)
-            if len(same) != 1:
-                places = ", ".join(map(str, named.values()))
-                raise UserError(
-                    f"The labels and records of {folder} are those of "
-                    f"{'several' if same else 'none'} of {places}: evaluate on the same split, or "
-                    "name one of these folders in place of the run."
-                )
-            found[folder] = {same[0]: each[SINGLE]}
-    return found
 
 
 def _tag_of(evaluator: str, tag: str) -> str:
@@ -122,22 +96,23 @@ class Comparison:
     Attributes:
       metrics: model -> tag -> number, as `metrics.json` has them, NaN where undefined; of several
         runs the means, and `_std` of a tag, the sample standard deviation of the runs.
+      runs: of several runs, model -> tag -> the number of every run, in the order of their seeds.
     """
 
     def __init__(self, results: Mapping[str, str | os.PathLike]) -> None:
         """Reads the numbers; see `compare`, also for one model."""
-        self._runs = {name: _find_runs(given) for name, given in results.items()}
-        folders = list(itertools.chain(*self._runs.values()))
-        self._evaluations = _find_evaluations(folders)
+        self._folders = {name: find_runs(given) for name, given in results.items()}
+        folders = list(itertools.chain(*self._folders.values()))
+        self._evaluations = find_evaluations(folders)
         self._differences = functools.cache(self._compute_differences)
         self._labels: dict[str, str] = {}
         for evaluator in {each for found in self._evaluations.values() for each in found}:
             places = (each[evaluator] for each in self._evaluations.values() if evaluator in each)
             self._labels |= check_labels([os.fspath(place) for place in places])
-        self._has_seeds = len(folders) > len(self._runs)
+        self._has_seeds = len(folders) > len(self._folders)
         self.metrics: dict[str, dict[str, float]] = {}
-        self._of_runs: dict[str, dict[str, list[float]]] = {}
-        for name, runs in self._runs.items():
+        self.runs: dict[str, dict[str, list[float]]] = {}
+        for name, runs in self._folders.items():
             numbers = {os.fspath(run): self._read_numbers(run) for run in runs}
             if not self._has_seeds:
                 (self.metrics[name],) = numbers.values()
@@ -147,7 +122,7 @@ class Comparison:
                     f"{name} has one run, {runs[0]}, and another model several: the variance "
                     "between seeds needs two runs or more of each."
                 )
-            found = self._of_runs[name] = {
+            found = self.runs[name] = {
                 tag: [each.get(tag, math.nan) for each in numbers.values()]
                 for tag in choose_metrics(numbers, ["*"], at_least=1)
             }
@@ -171,14 +146,16 @@ class Comparison:
             all that are not separable from it: by the paired difference, or, where values by query
             are not stored, because their intervals overlap.
         """
-        rows = [["", *self.metrics]]
-        for tag in self._choose(tags):
+        runs = {name: f" ({len(each)} runs)" for name, each in self._folders.items()}
+        rows = [["", *(f"{name}{runs[name] * self._has_seeds}" for name in self.metrics)]]
+        for tag in self.choose(tags):
             best = self.find_best(tag) if format == "latex" else ()
             cells = [(name, self._cell(name, tag, format)) for name in self.metrics]
             rows.append([tag, *(Bold(cell) if name in best else cell for name, cell in cells)])
         return format_table(rows, format)
 
-    def _choose(self, tags: Sequence[str] | None) -> tuple[str, ...]:
+    def choose(self, tags: Sequence[str] | None) -> tuple[str, ...]:
+        """Returns the tags that these patterns choose, see `table`."""
         # A metric that is undefined for some models is a row as well.
         reported = {name: dict.fromkeys(numbers, 0.0) for name, numbers in self.metrics.items()}
         return choose_metrics(reported, tags, at_least=1)
@@ -193,7 +170,8 @@ class Comparison:
         """Returns a table of the paired differences of two models, with intervals.
 
         Evaluations without values for single items or samples, such as those of type
-        `embedding_similarity`, are left out. Means over runs are compared by a t-test. Tags are
+        `embedding_similarity`, are left out. Means over runs vary by runs and images, see
+        `compare_means`. Tags are
         those of `metrics.json`; `tags` chooses some, as in `table`.
         """
         for name in (ours, theirs):
@@ -204,17 +182,20 @@ class Comparison:
                 f"{ours} and {theirs} have no evaluation in common that can be compared: evaluate "
                 "both on benchmarks or in pools, with equal `top` and `first_stage` of a reranker."
             )
-        return found.table(format, None if tags is None else self._choose(tags))
+        return found.table(format, None if tags is None else self.choose(tags))
 
     def _compute_differences(self, ours: str, theirs: str) -> Differences:
         """Differences by the tags of `metrics`; empty without values by query."""
-        runs = self._runs[ours], self._runs[theirs]
+        runs = self._folders[ours], self._folders[theirs]
         if self._has_seeds:
-            seeds, others = ([_read_seed(run) for run in each] for each in runs)
+            seeds, others = ([read_seed(run) for run in each] for each in runs)
             paired = seeds == others and "" not in seeds and len(set(seeds)) == len(seeds)
             how = f"paired by their seeds, {', '.join(seeds)}" if paired else "not paired (Welch)"
             shared = f"Means of {len(seeds)} and {len(others)} runs, {how}."
-            means = compare_means(self._of_runs[ours], self._of_runs[theirs], "runs", paired=paired)
+            means = compare_means(
+                self.runs[ours], self.runs[theirs], "runs", paired=paired,
+                variances=self._compute_variances(*runs),
+            )  # fmt: skip
             return Differences(means, name=ours, other=theirs, shared=shared)
         found: dict[str, Difference] = {}
         own, other = (self._evaluations[run] for (run,) in runs)
@@ -224,6 +205,17 @@ class Comparison:
                 differences = compare_results(*stored).items()
                 found |= {_tag_of(name, tag): each for tag, each in differences}
         return Differences(found, name=ours, other=theirs)
+
+    def _compute_variances(self, *groups: Sequence[epath.Path]) -> dict[str, float]:
+        """Variances over the items of the difference of two groups, where these are stored."""
+        found: dict[str, float] = {}
+        known = [self._evaluations[run] for run in itertools.chain(*groups)]
+        for name in known[0]:
+            if all(name in each for each in known):
+                stored = [[load_ranks(self._evaluations[x][name]) for x in each] for each in groups]
+                variances = compute_variances(*stored).items()
+                found |= {_tag_of(name, tag): value for tag, value in variances}
+        return found
 
     def rank_limits(self, tag: str) -> dict[str, tuple[int, int]]:
         """Returns the best and the worst rank that a model can have by a metric.
@@ -272,8 +264,11 @@ class Comparison:
         return low > other_high or high < other_low
 
     def limits(self, model: str, tag: str) -> tuple[float, float]:
-        """Returns the interval of a metric; the value itself without one."""
+        """Returns the interval of a metric, of several runs that of their mean; or the value."""
         numbers = self.metrics[model]
+        if values := self.runs.get(model, {}).get(tag):
+            mean = compare_means({tag: values}, {tag: [0.0] * len(values)}, "runs")[tag]
+            return mean.low, mean.high
         low, high = (numbers.get(f"{tag}_{end}", numbers[tag]) for end in ("low", "high"))
         return low, high
 
@@ -281,9 +276,9 @@ class Comparison:
         value = self.metrics[model].get(tag, math.nan)
         if math.isnan(value):
             return "-"
-        low, high = self.limits(model, tag)
-        if self._has_seeds and f"{tag}_std" in self.metrics[model]:
+        if tag in self.runs.get(model, {}):
             return f"{value:.2f} ± {self.metrics[model][f'{tag}_std']:.2f}"
+        low, high = self.limits(model, tag)
         with_interval = format == "latex" and low < high
         return f"{value:.2f} [{low:.2f}, {high:.2f}]" if with_interval else f"{value:.2f}"
 

@@ -5,7 +5,9 @@ r"""The results of any number of models as a page and as tables for papers.
 writes leaderboard.html, leaderboard.md, leaderboard.tex and leaderboard.csv into the folder. The
 page sorts and filters models and metrics; it needs no server. --published is `{"model": {"tag":
 number}}` in JSON, or a CSV file with the columns model, metric and value; its rows are gray and
-have no rank. `xmodal evaluate --compare --examples` shows the queries on which two models differ.
+have no rank. Models with several seeds are named as in `xmodal compare`; leaderboard.svg and .pdf
+draw their runs. `xmodal evaluate --compare --examples` shows the queries on which two models
+differ.
 """
 
 import math
@@ -19,6 +21,7 @@ from data_prep.reading.csv_files import read_csv
 from xmodal.apps.analysis.metric_tables import choose_metrics, load_models
 from xmodal.apps.arguments import make_parser, name_list, read_names
 from xmodal.apps.explore.compare import Comparison
+from xmodal.apps.explore.seed_plot import draw_runs
 from xmodal.core import console
 from xmodal.core.errors import UserError
 from xmodal.core.files import check_writable, csv_text, write_files
@@ -32,17 +35,22 @@ _HOW_TO_READ = (
     "models separably better to the number of models not separably worse, by paired differences "
     "where results by query are stored and else by intervals that do not overlap. Bold: the best "
     "model and all that are not separable from it. Intervals leave out the variance between "
-    "training seeds."
+    "training seeds, except of several runs: "
+    "these have their mean ± standard deviation, and an interval over the runs."
 )
 
 
 class Cell(NamedTuple):
-    """A metric of a model, NaN without a value; published ones have neither interval nor rank."""
+    """A metric of a model, NaN without a value; published ones have neither interval nor rank.
+
+    `spread` has the standard deviation and the number of runs, if there are several.
+    """
 
     value: float
     interval: tuple[float, ...] = ()
     ranks: tuple[int, ...] = ()
     best: bool = False
+    spread: str = ""
 
     @property
     def text(self) -> str:
@@ -50,7 +58,7 @@ class Cell(NamedTuple):
         if math.isnan(self.value):
             return "-"
         ends = f" [{self.interval[0]:.2f}, {self.interval[1]:.2f}]" if self.interval else ""
-        return f"{self.value:.2f}{ends}"
+        return f"{self.value:.2f}{self.spread or ends}"
 
     @property
     def rank(self) -> str:
@@ -92,6 +100,9 @@ class Leaderboard:
                     interval = (low, high) if low < high else ()
                     value = comparison.metrics[name][tag]
                     cell = Cell(value, interval, ranks[name], name in best)
+                    if runs := comparison.runs.get(name, {}).get(tag):
+                        deviation = comparison.metrics[name][f"{tag}_std"]
+                        cell = cell._replace(spread=f" ± {deviation:.2f} (n = {len(runs)})")
                 row.append(cell)
         for name, numbers in published.items():
             rows[name] = [Cell(numbers.get(tag, math.nan)) for tag in self.tags]
@@ -157,12 +168,15 @@ def main() -> None:
     comparison = Comparison(read_names(args.models))
     published = load_published(args.published) if args.published else {}
     leaderboard = Leaderboard(comparison, published, args.metrics)
-    files = {
+    files: dict[str, str | bytes] = {
         "leaderboard.html": leaderboard.page().to_html(),
         "leaderboard.md": leaderboard.document("markdown"),
         "leaderboard.tex": leaderboard.document("latex"),
         "leaderboard.csv": leaderboard.to_csv(),
     }
+    if comparison.runs:
+        drawn = draw_runs(comparison.runs, leaderboard.tags).items()
+        files |= {f"leaderboard.{end}": content for end, content in drawn}
     write_files(args.output, files)
     size = f"{len(leaderboard.rows)} models x {len(leaderboard.tags)} metrics"
     print(f"{args.output}: {size}; leaderboard.html")

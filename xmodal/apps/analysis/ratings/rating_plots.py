@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xmodal.apps.analysis.canvas import GRAY, LIGHT, color, new_figure, to_png
+from xmodal.apps.analysis.canvas import GRAY, LIGHT, color, new_figure, to_bytes
 from xmodal.apps.analysis.ratings.rated_pairs import RatedPairs
 from xmodal.apps.analysis.ratings.score_statistics import (
     methods_of,
@@ -55,7 +55,7 @@ def draw_distributions(rated: Rated, *, title: str = "") -> bytes:
                 axes.set_title(heading, fontsize=8, loc="left", pad=2)
                 axes.set_yticks([])
         figure.supxlabel("score", fontsize=9, color=GRAY)
-        return to_png(figure)
+        return to_bytes(figure)
 
 
 def draw_positives(rated: Rated, positive: Mapping[str, float], *, title: str = "") -> bytes:
@@ -91,7 +91,7 @@ def draw_positives(rated: Rated, positive: Mapping[str, float], *, title: str = 
             axes.hist(np.minimum(counts, _WIDEST_TAIL), bins=edges, color=shades[rating])
             mean = f"mean {counts.mean():.2f}, at most {counts.max()}"
             axes.set(title=f"{rating}: positives of a rated {kind}, {mean}", yticks=[])
-        return to_png(figure)
+        return to_bytes(figure)
 
 
 def draw_cosines(rated: Rated, cosines: Mapping[str, np.ndarray], *, title: str = "") -> bytes:
@@ -118,7 +118,7 @@ def draw_cosines(rated: Rated, cosines: Mapping[str, np.ndarray], *, title: str 
             _draw_curve(axes, x, y, edges, fewest=_FEWEST, shade=color(1))
             rho = f"{len(x):,} pairs, Spearman {spearman(x, y):.3f}"
             axes.set(title=f"{name}\n{rho}", xlabel="cosine of word counts", ylabel="score")
-        return to_png(figure)
+        return to_bytes(figure)
 
 
 def _draw_curve(
@@ -151,7 +151,7 @@ def draw_rater_spread(rated: Rated, *, title: str = "") -> bytes:
         left.set_yticks([])
         right.set(title="where on the scale", xlabel="score", ylabel="mean standard deviation")
         right.set_ylim(bottom=0)
-        return to_png(figure)
+        return to_bytes(figure)
 
 
 def draw_similarities(rated: Mapping[str, Two], *, title: str = "") -> bytes:
@@ -172,7 +172,7 @@ def draw_similarities(rated: Mapping[str, Two], *, title: str = "") -> bytes:
                 pearson = np.corrcoef(x, y)[0, 1]
                 heading += f"\nSpearman {spearman(x, y):.3f}, Pearson {pearson:.3f}"
             axes.set(title=heading, xlabel="rating", ylabel="similarity")
-        return to_png(figure)
+        return to_bytes(figure)
 
 
 def draw_similarities_by_label(scores: Mapping[str, Two], *, title: str = "") -> bytes:
@@ -191,4 +191,4 @@ def draw_similarities_by_label(scores: Mapping[str, Two], *, title: str = "") ->
                 axes.hist(values, edges, density=True, alpha=0.55, color=shade, label=label)
             axes.set(title=direction, xlabel="similarity", yticks=[])
         grid[0].legend()
-        return to_png(figure)
+        return to_bytes(figure)
