@@ -74,8 +74,8 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     code, said = command(*arguments)
     assert not code
     own = out / "coco"
-    names = ["benchmarks.json", "metrics.csv", "metrics.json", "ranks.npz"]
-    names += ["report.html", "report.md", "report.tex"]
+    names = ["benchmarks.json", "examples.html", "metrics.csv", "metrics.json"]
+    names += ["queries.json", "ranks.npz", "report.html", "report.md", "report.tex"]
     assert sorted(path.name for path in own.iterdir()) == names
     assert {"coco", "metrics.csv"} <= {path.name for path in out.iterdir()}
     (events,) = out.glob("events.out.tfevents.*")
@@ -91,10 +91,11 @@ def test_one_command_from_weights_to_tables(command, arguments, tower, tmp_path)
     assert "coco/shapes/sts/spearman" in metrics
     assert json.loads((own / "benchmarks.json").read_text())["shapes"]["similarity"] == "cosine"
     # The same again, compared with the stored results.
-    again = [f"--output={tmp_path / 'again'}", f"--compare={own / 'ranks.npz'}"]
+    again = [f"--output={tmp_path / 'again'}", f"--compare={own / 'ranks.npz'}", "--examples=0"]
     code, said = command(*arguments, *again)
     assert not code
     assert json.loads((tmp_path / "again" / "metrics.json").read_text()) == metrics
+    assert not (tmp_path / "again/coco/examples.html").exists()
     comparison = (tmp_path / "again/coco/comparison.md").read_text()
     assert comparison in said
     assert comparison.startswith(f"## bow against bow ({own})\n")

@@ -14,6 +14,7 @@ COMMANDS = {
     "convert": ("xmodal.apps.convert", "convert a published checkpoint"),
     "export": ("xmodal.apps.export", "export a model for use without flax"),
     "search": ("xmodal.apps.search", "build an index and find images and texts in it"),
+    "classify": ("xmodal.apps.classify", "sort pictures into classes by their names"),
     "reproduce": ("xmodal.apps.reproduction.reproduce", "check published and measured numbers"),
     "mine": ("xmodal.apps.mine", "mine hard negatives with a trained model, for AOQ"),
     "sweep": ("xmodal.apps.sweep", "search for hyperparameters"),

@@ -16,8 +16,8 @@ without the name of the command.
 
 Prints the tables and writes to --output: `metrics.json`, `report.md`, the same report as a web page
 in `report.html`, `benchmarks.json`, `ranks.npz` and TensorBoard scalars. `--compare=OUT1` adds
-`comparison.md` and `comparison.json`; with a config or a run, `--examples=N` adds `examples.html`,
-a page of example queries.
+`comparison.md` and `comparison.json`; with a config or a run, `examples.html` is a page of example
+queries, and a leaderboard shows those in `queries.json`.
 
 A run, published towers, and a file with a config are evaluated by every evaluator of
 `config.evals`. Each has its own folder in --output; `metrics.json` has the numbers of all,
@@ -75,6 +75,7 @@ def _evaluate(args: argparse.Namespace, opened: "Opened", output: str) -> None:
     """Evaluates models by the evaluators of a config."""
     from xmodal.core import processes
     from xmodal.core.files import check_writable
+    from xmodal.evals.reports.evaluate import EXAMPLES
     from xmodal.train.evaluation import subjects
     from xmodal.train.evaluation.suite import Request
     from xmodal.train.folder import folder_lock
@@ -82,7 +83,9 @@ def _evaluate(args: argparse.Namespace, opened: "Opened", output: str) -> None:
     processes.first_does(f"check {output}", lambda: check_writable(output))
     follows, weights = getattr(args, "follow", False), getattr(args, "interpolate", None)
     saved = (getattr(args, name, None) for name in eval_arguments.SAVED)
-    request = Request(args.split, args.compare, args.examples, *saved)
+    default = 0 if follows or weights else EXAMPLES
+    examples = default if args.examples is None else args.examples
+    request = Request(args.split, args.compare, examples, *saved)
     # A folder given by the user may hold the results of another split; a run's averages of weights
     # do not name the checkpoint.
     keep_others = not args.output and not weights

@@ -61,6 +61,17 @@ def test_pictures_are_kept_or_made_small(picture, kind, size):
         assert content == picture
 
 
+def test_a_picture_of_several_items_is_embedded_once():
+    twice, once = PageItem(picture=make_picture(), alt="<a>"), PageItem(picture=make_picture(70))
+    rows = [PageRow([twice, once])]
+    page = Page("Page", [Group("", [Section("First", rows, twice), Section("Second", [])])])
+    text = page.to_html()
+    assert text.count(to_data_uri(make_picture())) == 1
+    assert text.count('aria-label="&lt;a&gt;"') == text.count("<svg") == 2
+    assert text.count('href="#picture0"') == 1
+    assert text.count(f'<img src="{to_data_uri(make_picture(70))}"') == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), [("phone", "dark"), ("desktop", "light")])
 def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
@@ -69,7 +80,13 @@ def test_looks_in_a_browser(size, scheme, chromium, tmp_path):
     with open_page(chromium, path, size=size, scheme=scheme) as page:
         check_layout(page)
         check_accessibility(page)
-        assert page.locator("img").count() == 4 * 8
+        # Each of seven pictures is shown in four sections, and one also as their query.
+        assert page.locator("img").count() == 0
+        assert page.get_by_role("img").count() == 4 * 8
+        assert page.locator("image").count() == 7
+        sizes = page.eval_on_selector_all("use", "x => x.map(e => e.getBBox().width)")
+        assert len(sizes) == 4 * 8 - 7
+        assert min(sizes) >= 60
         back = page.evaluate("getComputedStyle(document.body).backgroundColor")
         shades = [int(shade) for shade in re.findall(r"\d+", back)]
         assert np.mean(shades) < 60 if scheme == "dark" else np.mean(shades) > 200

@@ -19,6 +19,7 @@ from xmodal.evals import Embeddings, Evaluation, evaluate_source
 from xmodal.evals.evaluators import EVALUATORS, read_entry
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions, benchmarks_of_annotations
 from xmodal.evals.labels.definitions import KINDS
+from xmodal.evals.reports.evaluate import EXAMPLES
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.scores.files import (
     File,
@@ -36,7 +37,6 @@ from xmodal.pretrained.saved_models import open_text_encoder
 from xmodal.similarity import make_similarity
 
 _BATCH_SIZE = 64  # Items per call of a function.
-_EXAMPLES = 3  # Queries of every rule on the page, unless a number is given.
 
 
 def evaluate(
@@ -214,7 +214,7 @@ def _evaluate_dataset(
             "model itself, with --run=RUN."
         )
     evaluator = EVALUATORS[options.type][1](where, options, items, modalities, given["mesh"])
-    examples = _EXAMPLES if given["examples"] is None else given["examples"]
+    examples = EXAMPLES if given["examples"] is None else given["examples"]
     return evaluate_source(evaluator, adapter, name=name, examples=examples)
 
 

@@ -117,9 +117,8 @@ def _add_evaluators(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--examples",
         type=natural_int,
-        default=0,
         help="queries per rule (worst rank, changed against --compare, tied) on the page "
-        "examples.html",
+        "examples.html; default: 3, with --follow and --interpolate 0, for no page",
     )
 
 

@@ -4,6 +4,7 @@
     python -m xmodal search query --index=indexes/photos "a dog on a beach"
     python -m xmodal search query --index=indexes/photos --image=dog.jpg --format=html \
         --output=dogs.html
+    python -m xmodal search duplicates indexes/photos --output=duplicates
     python -m xmodal search serve --index=indexes/photos --open
 
 A model is a run, a bundle or a folder of converted weights. Items are pictures (a folder, a list of
@@ -24,7 +25,9 @@ from xmodal.apps.arguments import (
     require_extra,
 )
 from xmodal.core import console
+from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
+from xmodal.core.files import check_writable, write_files
 
 # JAX and Pillow are slow to import, but --help and errors in arguments should be fast.
 if TYPE_CHECKING:
@@ -39,7 +42,8 @@ FORMATS = ("table", "json", "html")
 def main() -> None:
     """Runs the command that the arguments name."""
     args = _parse()
-    {"build": _build, "query": _query, "serve": _serve}[args.command](args)
+    commands = {"build": _build, "query": _query, "serve": _serve, "duplicates": _duplicates}
+    commands[args.command](args)
 
 
 def _build(args: argparse.Namespace) -> None:
@@ -135,6 +139,24 @@ def _query(args: argparse.Namespace) -> None:
         print(f"pictures that were moved or deleted: {len(missing):,}, such as {missing[0]}")
 
 
+def _duplicates(args: argparse.Namespace) -> None:
+    from xmodal.api.search.index import Index
+    from xmodal.api.search.pictures import ItemPictures, open_upright
+    from xmodal.apps.duplicates import make_duplicates
+
+    check_writable(args.output)
+    gallery = lookup("the items of the index", "image", Index.open(args.index).galleries)
+    pictures = ItemPictures(gallery)
+
+    def show(row: int) -> "PIL.Image.Image | None":
+        source = pictures.find(row)
+        return None if source is None else open_upright(source)
+
+    line, files = make_duplicates(gallery, show, args.threshold)
+    write_files(args.output, files)
+    print(f"{line}: {args.output}/duplicates.html")
+
+
 def _serve(args: argparse.Namespace) -> None:
     require_extra("search", "starlette", "uvicorn")
     from xmodal.api.search.index import Index
@@ -167,6 +189,10 @@ def _parse() -> argparse.Namespace:
     query.add_argument("--exact", action="store_true", help="compare all items")
     query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
     query.add_argument("--output", help="write to this file instead of the console")
+    duplicates = commands.add_parser("duplicates", help="list near duplicates of an index")
+    duplicates.add_argument("index", help="the folder of an index")
+    duplicates.add_argument("--threshold", type=float, help="least cosine; default: see README.md")
+    duplicates.add_argument("--output", required=True, help="folder of the page and the table")
     serve = commands.add_parser("serve", help="search in a browser, and by JSON over HTTP")
     serve.add_argument("--index", required=True, help="the folder of an index")
     serve.add_argument("--model", help="a bundle of the index's model, or its new place")

@@ -6,6 +6,7 @@ keyboard.
 """
 
 import base64
+import collections
 import dataclasses
 import hashlib
 import html
@@ -105,7 +106,11 @@ class Page:
 
     def to_html(self) -> str:
         """Returns the page as HTML with embedded pictures."""
-        return TEMPLATES.get_template("page.html").render(page=self)
+        sections = [section for group in self.groups for section in group.sections]
+        items = [item for each in sections for row in each.rows for item in row.items]
+        items += [each.query for each in sections if each.query is not None]
+        counts = collections.Counter(_key(each.picture) for each in items)
+        return TEMPLATES.get_template("page.html").render(page=self, counts=counts)
 
     def _repr_html_(self) -> str:
         """Shows the page in a notebook, in its own frame."""
@@ -131,13 +136,21 @@ def from_markdown(text: str) -> Page:
     return Page(head.removeprefix("# "), body=body.replace("</table>", "</table></div>"))
 
 
+def _key(picture: Picture | None) -> bytes | int:
+    return picture if isinstance(picture, bytes) else id(picture)
+
+
+def _open(picture: Picture) -> PIL.Image.Image:
+    return open_picture(picture) if isinstance(picture, bytes) else picture
+
+
 def to_data_uri(picture: Picture) -> str:
     """Returns a picture as a data URI, unchanged or shrunk to 320 pixels.
 
     Raises:
       Exception: the bytes are not a picture, see `open_picture`.
     """
-    opened = open_picture(picture) if isinstance(picture, bytes) else picture
+    opened = _open(picture)
     kind = opened.format or ""
     if not (isinstance(picture, bytes) and kind in SHOWN and max(opened.size) <= _SIDE):
         picture, kind = encode_jpeg(opened, _SIDE), "JPEG"
@@ -159,4 +172,4 @@ TEMPLATES = jinja2.Environment(
     lstrip_blocks=True,
     undefined=jinja2.StrictUndefined,
 )
-TEMPLATES.filters["data_uri"] = to_data_uri
+TEMPLATES.filters |= {"data_uri": to_data_uri, "key": _key, "open": _open}

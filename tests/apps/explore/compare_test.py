@@ -49,7 +49,7 @@ def test_a_table_of_the_numbers_in_the_files(saved):
     assert head == ["", "first", "second", "third"]
     files = [json.loads((each / "metrics.json").read_text()) for each in folders.values()]
     assert rows == [[tag, *(f"{numbers[tag]:.2f}" for numbers in files)] for tag in tags]
-    assert "shapes_own/mean/recall@1" in comparison.table()
+    assert "shapes_own/t2i/recall@1" in comparison.table()
     assert cells(comparison.table(tags[:1]))[2:] == rows[:1]
 
 

@@ -1,6 +1,7 @@
 """The leaderboard of several models: ranks, tables, and the page in a browser."""
 
 import csv
+import dataclasses
 import io
 import json
 import pathlib
@@ -10,11 +11,22 @@ import pytest
 
 from tests.apps.explore.compare_test import save
 from tests.browser import check_accessibility, check_layout, open_page
+from tests.evals.evaluators.random_vectors import (
+    MODALITIES,
+    cosine,
+    make_source,
+    make_split,
+    options_of,
+    vector_of,
+)
+from tests.evals.reports.examples_test import WithPictures, make_picture
 from xmodal.apps.explore import leaderboard as leaderboard_lib
 from xmodal.apps.explore.compare import Comparison
 from xmodal.apps.explore.leaderboard import Leaderboard
+from xmodal.evals import evaluate_source, make_evaluator
 
 TAG = "shapes_own/i2t/recall@1"
+NAME = "shapes own, image to text, R@1"
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +75,47 @@ def test_the_command_writes_tables_and_a_page(stored, tmp_path, monkeypatch, cap
     assert [quoted[k] for k in ("value", "low", "best_rank", "published")] == ["61.5", "", "", "1"]
     assert f"{numbers[TAG]:.2f} [{numbers[f'{TAG}_low']:.2f}, " in text
     assert "| Paper & Co (published) " in text
+    assert f"| {NAME} | " in text
     assert r"Paper \& Co (published)" in tex
     assert "Paper &amp; Co (published)" in page
+
+
+def test_a_query_shows_what_each_model_found(tmp_path):
+    plain = make_split(9, captions=2)
+    fields = {each.name: getattr(plain, each.name) for each in dataclasses.fields(plain)}
+    split = WithPictures(**fields)
+    evaluator = make_evaluator(
+        "x", options_of(type="benchmarks", bootstrap_samples=20), split, MODALITIES
+    )
+    sources = {name: make_source(split, seed) for seed, name in enumerate("ab")}
+    for name, source in sources.items():
+        evaluation = evaluate_source(evaluator, source, name=name, examples=1)
+        evaluation.save(tmp_path / name)
+    page = Leaderboard(Comparison({name: tmp_path / name for name in sources}), {}).page()
+    assert [group.title for group in page.groups] == [
+        "shapes own, image to text",
+        "shapes own, text to image",
+    ]
+    section = page.groups[1].sections[0]
+    caption = int(section.title.removeprefix("Caption "))
+    for row, (name, source) in zip(section.rows, sources.items(), strict=True):
+        scores = {
+            int(image): cosine(
+                vector_of(source, "text", caption), vector_of(source, "image", image)
+            )
+            for image in split.image_ids
+        }
+        best = sorted(scores, key=scores.__getitem__, reverse=True)[:5]
+        assert [item.alt.split(":")[0] for item in row.items] == [f"image {x}" for x in best]
+        assert row.items[0].picture == make_picture(best[0])
+        own = split.caption_image_ids[list(split.caption_ids).index(caption)]
+        rank = 1 + sum(scores[x] > scores[int(own)] for x in scores)
+        assert row.title == f"{name}: rank {rank} of 9"
+        assert [bool(item.mark) for item in row.items] == [x == own for x in best]
+    # A model without examples is left out.
+    evaluate_source(evaluator, source, name="b").save(tmp_path / "b")
+    page = Leaderboard(Comparison({name: tmp_path / name for name in sources}), {}).page()
+    assert [len(each.rows) for group in page.groups for each in group.sections] == [1] * 10
 
 
 @pytest.mark.slow
@@ -72,16 +123,36 @@ def test_the_page_sorts_and_filters(chromium, stored, tmp_path):
     leaderboard = Leaderboard(Comparison(stored), {"paper": {TAG: 61.5}}, ["*/recall@*"])
     path = tmp_path / "leaderboard.html"
     path.write_text(leaderboard.page().to_html())
+    with open_page(chromium, path, size="desktop", scheme="dark") as page:
+        check_layout(page)
+        check_accessibility(page)
+        # A cross of two intervals for every model of both metrics, between round ticks.
+        chosen = [page.locator(f"#{axis} option:checked").inner_text() for axis in "xy"]
+        assert chosen == [NAME, "shapes own, text to image, R@1"]
+        assert page.locator("#scatter .interval").count() == 2 * page.locator("circle").count() == 6
+        ticks = [float(each) for each in page.locator("#scatter .tick").all_text_contents()]
+        assert all(each % 5 == 0 for each in ticks)
+        low, high = leaderboard.rows["first"][0].interval
+        cross = page.locator("#scatter .interval").first
+        left, right = (float(cross.get_attribute(end)) for end in ("x1", "x2"))
+        unit = (right - left) / (high - low)
+        across = [
+            float(x.get_attribute("x")) for x in page.locator(".tick[text-anchor=middle]").all()
+        ]
+        assert (across[1] - across[0]) / (ticks[1] - ticks[0]) == pytest.approx(unit)
+        page.locator("#x").select_option("3")
+        assert page.locator("#scatter").get_attribute("aria-label").startswith("3 models by ")
     with open_page(chromium, path, size="phone") as page:
         check_layout(page)
         check_accessibility(page)
         shown = "[...document.querySelectorAll('#leaderboard tbody tr:not([hidden]) th')]"
         names = f"{shown}.map(e => e.innerText)"
-        head = page.get_by_role("button", name=TAG, exact=True)
+        head = page.get_by_role("button", name=NAME, exact=True)
         head.focus()
         page.keyboard.press("Enter")  # The highest first.
         values = {
-            name: row[leaderboard.tags.index(TAG)].value for name, row in leaderboard.rows.items()
+            name: row[[*leaderboard.tags].index(TAG)].value
+            for name, row in leaderboard.rows.items()
         }
         order = [name.removesuffix(" (published)") for name in page.evaluate(names)]
         assert [values[name] for name in order] == sorted(values.values(), reverse=True)

@@ -130,13 +130,13 @@ def test_rules_pick_by_their_sentences():
     for arrow, (direction, _, _) in DIRECTIONS.items():
         ranks = {query: rank for (name, query), rank in wide.items() if name == direction}
         worst = [(-rank, q) for q, (rank, _) in ranks.items() if rank > 1]
-        expected[f"Worst rank: {arrow}, shapes"] = worst
+        expected[f"Worst rank: shapes, {arrow}"] = worst
         changes = {q: abs(np.log(rank / old[direction, q][0])) for q, (rank, _) in ranks.items()}
         changed = [(ranks[q][0], q) for q, change in changes.items() if change]
-        expected[f"Changed: {arrow}, shapes"] = changed
+        expected[f"Changed: shapes, {arrow}"] = changed
         tied = [(rank, q) for q, (rank, is_tied) in ranks.items() if is_tied]
-        expected[f"Tied: {arrow}, shapes"] = tied
-        shown = [changes[q] for q, _ in found.get(f"Changed: {arrow}, shapes", ())]
+        expected[f"Tied: shapes, {arrow}"] = tied
+        shown = [changes[q] for q, _ in found.get(f"Changed: shapes, {arrow}", ())]
         assert all(a > b - 1e-9 for a, b in itertools.pairwise(shown))
     expected = {t: [(q, abs(key)) for key, q in sorted(x)] for t, x in expected.items() if x}
     for title, queries in expected.items():
@@ -156,7 +156,7 @@ def test_items_of_a_section():
         scores[frozenset((a, b))].append(f"{score:.2f}")
     shown = []
     for group in evaluate(split, source, 3).page.groups:
-        arrow, _, benchmark = group.title.split(": ")[1].partition(", ")
+        benchmark, _, arrow = group.title.split(": ")[1].partition(", ")
         direction, _, kind = DIRECTIONS[arrow]
         for section in group.sections:
             query = int(section.title.split()[1].rstrip(":"))

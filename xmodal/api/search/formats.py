@@ -42,13 +42,15 @@ def as_page(
       asked: the picture of the query.
       notes: sentences on the query.
     """
-    items = []
-    for hit in hits:
-        path = pathlib.Path(hit.item)
-        name, link = (path.name, path.as_uri()) if path.is_absolute() else (hit.item, "")
-        facts = [f"{hit.rank}", f"{hit.score:.4f}"]
-        items.append(PageItem(name, picture(hit), name, notes=facts, link=link))
+    items = [show_item(hit.item, picture(hit), [f"{hit.rank}", f"{hit.score:.4f}"]) for hit in hits]
     own = None if asked is None else PageItem(picture=asked, alt=query)
     score = "".join(f" by {hit.definition}" for hit in hits[:1])
     section = Section(f"{len(hits)} hits, most similar{score} first", [PageRow(items)], own)
     return Page(query, [Group("", [section])], notes)
+
+
+def show_item(item: str, picture: Picture | None, notes: Sequence[str], mark: str = "") -> PageItem:
+    """Returns a picture with its name, that of its file, which it links to; see `PageItem`."""
+    path = pathlib.Path(item)
+    name, link = (path.name, path.as_uri()) if path.is_absolute() else (item, "")
+    return PageItem(name, picture, name, notes, mark, link)

@@ -20,8 +20,8 @@ Models = Mapping[str, Mapping[str, float]]
 _FACTS = "benchmarks.json"  # The facts of all benchmarks, in the folder of an evaluation.
 _REMEDY = "use a JSON table of models, or `--output` folders of evaluations."
 _MOST_METRICS = 12  # More columns than this are hard to read.
-# Metrics that are compared of many, for benchmarks that table 5 of the ECCV Caption paper lacks.
-_HEADLINES = ("*/mean/recall@1", "*/t2t/recall@1", "*/i2i/recall@1", "*/spearman")
+# Metrics that are compared of many.
+_HEADLINES = ("*/???/recall@1", "*/i2t/map@r", "*/t2i/map@r", "*/spearman")
 # Ends of tags that accompany a metric, and names of those that do not rank models.
 _SUFFIXES = ("_low", "_high", "_std")
 _COUNTS = ("queries", "skipped_queries", "tied_queries", "gallery", "pairs", "pairs_per_sample")
@@ -87,7 +87,7 @@ def check_labels(paths: Sequence[str], *, by_name: bool = False) -> dict[str, st
 
 
 def choose_metrics(
-    models: Models, metrics: Sequence[str] | None = None, *, at_least: int = 2
+    models: Models, metrics: Sequence[str] | None = None, *, at_least: int = 2, paper: bool = True
 ) -> tuple[str, ...]:
     """Returns the tags to compare.
 
@@ -95,9 +95,10 @@ def choose_metrics(
       models: model -> tag -> number.
       metrics: requested tags; `*` in one stands for any characters, except in counts, ends of
         intervals and numbers about training. None takes all other tags that two or more models
-        have; of more than twelve those in table 5 of the ECCV Caption paper, and R@1 and
-        correlations of other benchmarks, if there are any.
+        have; of more than twelve R@1 of every direction, mAP@R and correlations, if there are any.
       at_least: smallest number of tags.
+      paper: whether the usual metrics of MS-COCO are the means in table 5 of the ECCV Caption
+        paper instead.
     """
     known = collections.Counter(
         tag for row in models.values() for tag, value in row.items() if not math.isnan(value)
@@ -108,7 +109,7 @@ def choose_metrics(
     if metrics is None:
         chosen = [tag for tag in ranking if known[tag] > 1]
         if len(chosen) > _MOST_METRICS:
-            rows = [*dict.fromkeys(a for a, _ in eccv_table_5())]
+            rows = [*dict.fromkeys(a for a, _ in eccv_table_5())] if paper else []
             # The same metrics on labels of one's own follow those of the paper.
             paper = [x for row in rows for x in chosen if re.sub(r" \(.*?\)/", "/", x) == row]
             benchmarks = {tag.split("/")[0] for tag in paper}

@@ -130,6 +130,11 @@ class Comparison:
             deviations = {f"{tag}_std": float(np.std(x, ddof=1)) for tag, x in found.items()}
             self.metrics[name] = means | deviations
 
+    @property
+    def places(self) -> dict[str, list[epath.Path]]:
+        """Model -> the folders of its evaluations, of several runs those of the first one."""
+        return {name: [*self._evaluations[runs[0]].values()] for name, runs in self._runs.items()}
+
     def _read_numbers(self, folder: epath.Path) -> dict[str, float]:
         found = read_numbers(folder / "metrics.json", "evaluate again.")
         evaluations = self._evaluations[folder].items()
@@ -158,7 +163,7 @@ class Comparison:
         """Returns the tags that these patterns choose, see `table`."""
         # A metric that is undefined for some models is a row as well.
         reported = {name: dict.fromkeys(numbers, 0.0) for name, numbers in self.metrics.items()}
-        return choose_metrics(reported, tags, at_least=1)
+        return choose_metrics(reported, tags, at_least=1, paper=False)
 
     def differences(
         self,

@@ -3,13 +3,15 @@ r"""The results of any number of models as a page and as tables for papers.
     python -m xmodal leaderboard runs/a other=results/b --published=paper.json --output=leaderboard
 
 writes leaderboard.html, leaderboard.md, leaderboard.tex and leaderboard.csv into the folder. The
-page sorts and filters models and metrics; it needs no server. --published is `{"model": {"tag":
+page sorts and filters models and metrics, plots two metrics, and shows what each model found for
+some queries; it needs no server. --published is `{"model": {"tag":
 number}}` in JSON, or a CSV file with the columns model, metric and value; its rows are gray and
 have no rank. Models with several seeds are named as in `xmodal compare`; leaderboard.svg and .pdf
 draw their runs. `xmodal evaluate --compare --examples` shows the queries on which two models
 differ.
 """
 
+import itertools
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -25,11 +27,14 @@ from xmodal.apps.explore.seed_plot import draw_runs
 from xmodal.core import console
 from xmodal.core.errors import UserError
 from xmodal.core.files import check_writable, csv_text, write_files
-from xmodal.core.page import Page
+from xmodal.core.page import Group, Page, PageRow, Section
 from xmodal.core.text_table import Bold, format_document
 from xmodal.evals.reports.metrics import lower_is_better
+from xmodal.evals.reports.queries import read_queries
+from xmodal.evals.reports.results import name_tag
 
 _COLUMNS = ("model", "metric", "value", "low", "high", "best_rank", "worst_rank", "published")
+_FOUND = "Evenly spaced queries, with what each model finds first; frames mark right answers."
 _HOW_TO_READ = (
     "Values have 95 % intervals. A model's rank is given as an interval from 1 plus the number of "
     "models separably better to the number of models not separably worse, by paired differences "
@@ -70,7 +75,7 @@ class Leaderboard:
     """Models x metrics.
 
     Attributes:
-      tags: the metrics.
+      tags: the metrics, and what people call them.
       rows: the models that have one of the metrics, and their cells, measured ones first.
       published: the names of the models with published values.
     """
@@ -88,7 +93,11 @@ class Leaderboard:
           published: published model -> tag -> number.
           metrics: requested tags, see `choose_metrics`; None for a selection.
         """
-        self.tags = choose_metrics({**comparison.metrics, **published}, metrics, at_least=1)
+        given = {**comparison.metrics, **published}
+        tags = choose_metrics(given, metrics, at_least=1, paper=False)
+        names = [*map(name_tag, tags)]  # Two evaluators may have the same benchmark.
+        self.tags = {x: y if names.count(y) == 1 else x for x, y in zip(tags, names, strict=True)}
+        self._places = comparison.places
         self.published = {*published}
         rows: dict[str, list[Cell]] = {name: [] for name in comparison.metrics}
         for tag in self.tags:
@@ -110,7 +119,7 @@ class Leaderboard:
 
     def document(self, format: str) -> str:
         """Returns the tables of values and of ranks; `format` is "markdown" or "latex"."""
-        values, ranks = ([["Model", *self.tags]] for _ in range(2))
+        values, ranks = ([["Model", *self.tags.values()]] for _ in range(2))
         for name, row in self.rows.items():
             cells = [Bold(cell.text) if cell.best else cell.text for cell in row]
             values.append([f"{name} (published)" if name in self.published else name, *cells])
@@ -136,10 +145,26 @@ class Leaderboard:
             for end in ("html", "css", "js")
         )
         template = jinja2.Template(html, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-        lower = {tag: lower_is_better(tag) for tag in self.tags}
-        body = template.render(rows=self.rows, lower=lower, published=self.published)
+        columns = [(tag, name, lower_is_better(tag)) for tag, name in self.tags.items()]
+        axes = [next((x for x in self.tags if f"{d}/" in x), None) for d in ("i2t", "t2i")]
+        body = template.render(rows=self.rows, columns=columns, published=self.published, axes=axes)
         title = f"Leaderboard of {len(self.rows)} models"
-        return Page(title, notes=[_HOW_TO_READ], body=body, style=style, script=script)
+        return Page(title, self._show_queries(), [_HOW_TO_READ], body, style, script)
+
+    def _show_queries(self) -> list[Group]:
+        """What the models found for the same queries."""
+        queries: dict[str, dict[str, Section]] = {}
+        rows: dict[tuple[str, str], dict[str, PageRow]] = {}
+        for model, places in self._places.items():
+            for (title, name), each in itertools.chain(*(read_queries(x).items() for x in places)):
+                row = PageRow(each.rows[0].items, f"{model}: {each.rows[0].title}")
+                rows.setdefault((title, name), {})[model] = row
+                queries.setdefault(title, {})[name] = each
+        groups = []
+        for title, found in queries.items():
+            sections = [Section(n, [*rows[title, n].values()], x.query) for n, x in found.items()]
+            groups.append(Group(title, sections, _FOUND))
+        return groups
 
 
 def load_published(path: str) -> dict[str, dict[str, float]]:

@@ -174,16 +174,27 @@ class ClassificationEvaluator(Evaluator):
 
     def unit(self, vectors: Any, place: str) -> np.ndarray:
         """Returns vectors of unit length, float32 [N, D]; zeros stay zeros."""
-        if vectors.ndim != 2:
-            raise UserError(
-                f"{self._where} classifies by one vector per item, and {place} has "
-                f"{vectors.shape[1]}; name an array with one vector, such as the mean, with "
-                f"{self._where}.similarity={{'name': 'cosine', 'field': 'mean'}}."
-            )
-        if bad := count_not_finite(vectors):
-            raise UserError(f"{bad:,} of {len(vectors):,} vectors of {place} are not finite.")
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
+        return to_unit(vectors, place, self._where)
+
+
+def to_unit(vectors: Any, place: str, where: str) -> np.ndarray:
+    """Returns vectors of unit length, float32 [N, D]; zeros stay zeros.
+
+    Args:
+      vectors: [N, D].
+      place: the model, for messages.
+      where: the config of the evaluator, or the command.
+    """
+    if vectors.ndim != 2:
+        raise UserError(
+            f"{where} classifies by one vector per item, and {place} has "
+            f"{vectors.shape[1]}; name an array with one vector, such as the mean, with "
+            f"{where}.similarity={{'name': 'cosine', 'field': 'mean'}}."
+        )
+    if bad := count_not_finite(vectors):
+        raise UserError(f"{bad:,} of {len(vectors):,} vectors of {place} are not finite.")
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
 
 
 def read_lines(entries: Sequence[str]) -> tuple[str, ...]:

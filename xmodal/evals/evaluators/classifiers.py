@@ -4,7 +4,8 @@ import dataclasses
 import functools
 import itertools
 import math
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -79,18 +80,32 @@ class ZeroShotOptions(ClassificationOptions):
 
     def score(self, evaluator: ClassificationEvaluator, adapter: ModelAdapter) -> Scored:
         """See `ClassificationOptions`."""
-        spaced = [name.replace("_", " ") for name in evaluator.names]
+        embed = functools.partial(adapter.embed, "text", similarity=self.similarity)
+        unit = functools.partial(evaluator.unit, place=adapter.place)
+        classes = self.embed_classes(evaluator.names, embed, unit)
+        # A product of equal vectors may depend on their places; one of each has equal scores.
+        classes, same = np.unique(classes, axis=0, return_inverse=True)
+        return (evaluator.features(adapter) @ classes.T)[:, same.ravel()], {}
+
+    def embed_classes(
+        self,
+        names: Sequence[str],
+        embed: Callable[[list[str]], Any],
+        unit: Callable[[np.ndarray], np.ndarray],
+    ) -> np.ndarray:
+        """Returns a vector of unit length per class, float32 [C, D].
+
+        Args:
+          names: names of the classes.
+          embed: texts -> vectors [T, D].
+          unit: vectors [N, D] -> vectors of unit length.
+        """
         prompts = self.find_prompts()
-        texts = [prompt.replace("{}", name) for name in spaced for prompt in prompts]
+        texts = [each.replace("{}", x.replace("_", " ")) for x in names for each in prompts]
         # Classes may share a prompt; every text is embedded once.
         unique, rows = np.unique(texts, return_inverse=True)
-        vectors = adapter.embed("text", unique.tolist(), similarity=self.similarity)
-        unit = evaluator.unit(vectors, adapter.place)[rows]
-        means = unit.reshape(len(spaced), len(prompts), -1).mean(axis=1)
-        # A product of equal vectors may depend on their places; one of each has equal scores.
-        means = evaluator.unit(means, adapter.place)
-        classes, same = np.unique(means, axis=0, return_inverse=True)
-        return (evaluator.features(adapter) @ classes.T)[:, same.ravel()], {}
+        vectors = unit(embed(unique.tolist()))[rows]
+        return unit(vectors.reshape(len(names), len(prompts), -1).mean(axis=1))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,6 +24,7 @@ from xmodal.core.page import Group, Page
 from xmodal.core.untrusted.saved_arrays import DAMAGE, load_arrays
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.reports.paired_differences import Differences, compare, have_same_labels
+from xmodal.evals.reports.queries import QUERIES, pack_queries
 from xmodal.evals.reports.report import format_report
 from xmodal.evals.reports.report_charts import make_page
 from xmodal.evals.reports.results import (
@@ -67,6 +68,7 @@ class Evaluation:
       evaluator: its name in `config.evals`; "" for a source from files.
       trained_on: hash of the records of the model's training data, by name, if known.
       page: example queries, see `examples.make_example_page`.
+      queries: what it finds for evenly spaced queries, see `queries.pack_queries`.
       figures: name -> PNG file.
       similarities: benchmark/direction -> scores of random positives and of random other pairs.
       curves: title -> points (step, value) of the training of a run.
@@ -83,6 +85,7 @@ class Evaluation:
     evaluator: str = ""
     trained_on: Mapping[str, str] = dataclasses.field(default_factory=dict)
     page: Page | None = None
+    queries: Sequence[Group] = ()
     figures: Mapping[str, bytes] = dataclasses.field(default_factory=dict, repr=False)
     similarities: Mapping[str, Drawn] = dataclasses.field(default_factory=dict, repr=False)
     curves: Mapping[str, Points] = dataclasses.field(default_factory=dict, repr=False)
@@ -148,9 +151,9 @@ class Evaluation:
         """Writes `ranks.npz`, `benchmarks.json`, `report.md`, `metrics.csv` and `metrics.json`,
         last.
 
-        A page of examples is written to `examples.html`, what `compare` returned to
-        `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation are
-        removed. `report.html` has charts and the folded tables of the report, `report.tex` its
+        A page of examples is written to `examples.html`, with `queries.json`, what `compare`
+        returned to `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation
+        are removed. `report.html` has charts and the folded tables of the report, `report.tex` its
         tables in LaTeX, both with the comparison. Everything is computed before the first file is
         written, see `files.write_files`. Figures are written to `NAME.png`.
         """
@@ -163,6 +166,7 @@ class Evaluation:
         }
         if self.page is not None:
             contents[EXAMPLES] = self.page.to_html()
+            contents[QUERIES] = pack_queries(self.queries)
             page += f"\n[Example queries]({EXAMPLES})\n"
         for name, png in self.figures.items():
             contents[f"{name}.png"] = png
@@ -176,7 +180,7 @@ class Evaluation:
         contents[REPORT], contents["report.tex"] = make_page(self, text, page).to_html(), tables
         contents["metrics.csv"] = format_csv(self.name, self.metrics)
         contents["metrics.json"] = format_json(self.metrics)
-        write_files(folder, contents, stale={*_COMPARISON, EXAMPLES} - set(contents))
+        write_files(folder, contents, stale={*_COMPARISON, EXAMPLES, QUERIES} - set(contents))
 
     def _describe(self, result: Result) -> dict[str, Any]:
         """A result for `benchmarks.json`."""

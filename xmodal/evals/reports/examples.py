@@ -19,7 +19,7 @@ from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import name_image
 from xmodal.evals.labels.types import Benchmark
 from xmodal.evals.reports.evaluation import Evaluation
-from xmodal.evals.reports.results import DirectionResult, Result
+from xmodal.evals.reports.results import DirectionResult, Result, name_tag
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
 
@@ -61,8 +61,7 @@ class Pick:
     @property
     def title(self) -> str:
         """The rule with its direction and benchmark."""
-        arrow = " to ".join(DIRECTIONS[self.direction])
-        return f"{self.rule.capitalize()}: {arrow}, {self.benchmark}"
+        return f"{self.rule.capitalize()}: {name_tag(f'{self.benchmark}/{self.direction}')}"
 
 
 def make_example_page(

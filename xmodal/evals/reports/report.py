@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING
 
 from xmodal.core.text_table import Bold, Rows, format_document, format_number
 from xmodal.evals.labels.definitions import RATING_SIDES, find_title
-from xmodal.evals.reports.metrics import NDCG, RECALL, find_best, lower_is_better
+from xmodal.evals.reports.metrics import find_best, lower_is_better
 from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_4, published_numbers
-from xmodal.evals.reports.results import RSUM, Result, metric_tag, name_labels
+from xmodal.evals.reports.results import (
+    METRIC_NAMES,
+    RSUM,
+    Result,
+    metric_tag,
+    name_labels,
+    name_metric,
+)
 
 if TYPE_CHECKING:
     from xmodal.evals.reports.evaluation import Evaluation
@@ -17,18 +24,6 @@ Section = str | Rows
 
 _DIGITS = 16  # Digits of a hash in the report; benchmarks.json has all of them.
 ARROWS = {"i2t": "I→T", "t2i": "T→I", "t2t": "T→T", "i2i": "I→I"}
-_METRIC_NAMES = {
-    "map": "mAP",
-    "map@r": "mAP@R",
-    "r_precision": "R-P",
-    "ndcg@10": "nDCG@10",
-    "recall@1": "R@1",
-    "recall@5": "R@5",
-    "recall@10": "R@10",
-    "mrr": "MRR",
-    "median_rank": "med r",
-    "pmrp": "PMRP",
-}
 _NOT_PUBLISHED = (
     "The items or labels are not those of the published test split, so no published rows are shown."
 )
@@ -183,7 +178,7 @@ def _make_benchmark(evaluation: "Evaluation", benchmark: Result) -> list[Section
         for direction in directions:
             arrow = f"{ARROWS[direction]} "
             found = benchmark.directions.get(direction)
-            for metric in dict.fromkeys((*_METRIC_NAMES, *(found.values if found else ()))):
+            for metric in dict.fromkeys((*METRIC_NAMES, *(found.values if found else ()))):
                 if (tag := metric_tag(name, direction, metric)) in metrics:
                     columns[tag], arrow = arrow + name_metric(metric), ""
         if "i2t" in directions and f"{name}/{RSUM}" in metrics:
@@ -201,11 +196,6 @@ def name_benchmark(result: Result) -> str:
     if not title or (name in PUBLISHED_LABELS and not _is_published(result)):
         return name_labels(name, result.label_set)
     return f"{title} ({name})"
-
-
-def name_metric(metric: str) -> str:
-    """Returns the name of a metric in tables."""
-    return _METRIC_NAMES.get(metric) or metric.replace(RECALL, "R@").replace(NDCG, "nDCG@")
 
 
 def _is_published(benchmark: Result) -> bool:

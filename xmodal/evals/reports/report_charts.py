@@ -10,8 +10,8 @@ import numpy as np
 from xmodal.core.charts import Bar, Bars, Chart, Lines, histogram_line
 from xmodal.core.page import Page, from_markdown
 from xmodal.evals.reports.confusions import chart_classes
-from xmodal.evals.reports.report import ARROWS, name_benchmark, name_metric
-from xmodal.evals.reports.results import Result, metric_tag
+from xmodal.evals.reports.report import ARROWS, name_benchmark
+from xmodal.evals.reports.results import Result, metric_tag, name_metric
 
 if TYPE_CHECKING:
     from xmodal.evals.reports.evaluation import Evaluation

@@ -6,7 +6,28 @@ from typing import Any, Literal
 
 import numpy as np
 
+from xmodal.evals.labels.definitions import DIRECTIONS, RATING_SIDES, find_title
+
 RSUM = "rsum"  # Follows the benchmark in tags: the sum of the recalls of both directions.
+METRIC_NAMES = {
+    "map": "mAP",
+    "map@r": "mAP@R",
+    "r_precision": "R-P",
+    "ndcg@10": "nDCG@10",
+    "recall@1": "R@1",
+    "recall@5": "R@5",
+    "recall@10": "R@10",
+    "mrr": "MRR",
+    "median_rank": "med r",
+    "pmrp": "PMRP",
+}
+"""Metric at the end of a tag -> its name in tables."""
+# Other parts of tags.
+_PART_NAMES = {
+    **{name: " to ".join(ends) for name, ends in DIRECTIONS.items()},
+    **{name: name.upper() for name in RATING_SIDES},
+    **{"mean": "mean of both directions", "spearman": "Spearman", "pearson": "Pearson"},
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +164,28 @@ def evaluator_tag(evaluator: str, tag: str) -> str:
 def metric_tag(benchmark: str, direction: str, metric: str) -> str:
     """`cxc/i2t/recall@1`; PMRP is the only metric of its benchmarks, so `pmrp/i2t` is enough."""
     return f"{benchmark}/{direction}" if metric == "pmrp" else f"{benchmark}/{direction}/{metric}"
+
+
+def name_metric(metric: str) -> str:
+    """Returns the name of a metric in tables."""
+    return METRIC_NAMES.get(metric) or metric.replace("recall@", "R@").replace("ndcg@", "nDCG@")
+
+
+def name_tag(tag: str) -> str:
+    """Returns what people call a metric: "COCO 5K, image to text, R@1".
+
+    A public benchmark is not preceded by the name of its evaluator.
+    """
+    parts, titles = tag.split("/"), []
+    for part in parts:
+        benchmark, space, labels = part.partition(" ")  # See `name_labels`.
+        titles.append(find_title(benchmark) and f"{find_title(benchmark)}{space}{labels}")
+    first = next((number for number, title in enumerate(titles) if title), 0)
+    words = [
+        title or _PART_NAMES.get(part) or name_metric(part)
+        for part, title in zip(parts[first:], titles[first:], strict=True)
+    ]
+    return ", ".join(words).replace("_", " ")
 
 
 @dataclasses.dataclass(frozen=True)

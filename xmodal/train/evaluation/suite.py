@@ -17,6 +17,7 @@ from xmodal.core.errors import UserError
 from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
+from xmodal.evals.reports.evaluate import EXAMPLES
 from xmodal.evals.reports.evaluation import Points, find_ranks
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import evaluator_tag
@@ -44,7 +45,7 @@ class Request:
 
     split: str | None = None
     compare: str | None = None
-    examples: int = 0
+    examples: int = EXAMPLES
     save_embeddings: str | None = None
     save_scores: str | None = None
     save_rankings: str | None = None
