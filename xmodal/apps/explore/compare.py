@@ -133,7 +133,9 @@ class Comparison:
     @property
     def places(self) -> dict[str, list[epath.Path]]:
         """Model -> the folders of its evaluations, of several runs those of the first one."""
-        return {name: [*self._evaluations[runs[0]].values()] for name, runs in self._runs.items()}
+        return {
+            name: [*self._evaluations[runs[0]].values()] for name, runs in self._folders.items()
+        }
 
     def _read_numbers(self, folder: epath.Path) -> dict[str, float]:
         found = read_numbers(folder / "metrics.json", "evaluate again.")
