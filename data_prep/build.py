@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import data_prep
 from data_prep.building.record_counts import counts_table
+from data_prep.captioned_images.hub_datasets import local_folder
 from data_prep.command_line import make_parser, parse
 from xmodal.core import console
 from xmodal.core.errors import UnexpectedFilesError
@@ -37,7 +38,8 @@ def build(
       name: key of `data_prep.BUILDERS`.
       config: TFDS builder config.
       data_dir: where TFDS keeps datasets.
-      manual_dir: folder of manually downloaded files, for the datasets that have instructions.
+      manual_dir: folder of manually downloaded files, for the datasets that have instructions; see
+        `hub_datasets.local_folder`.
       min_kept: fraction of the records of every split that must be usable, 0 to 1; by default the
         fraction that the dataset requires.
       beam_pipeline_options: options for a build with Apache Beam workers, separated by commas:
@@ -55,6 +57,7 @@ def build(
     """
     import tensorflow_datasets as tfds  # Slow to import.
 
+    manual_dir = local_folder(manual_dir) if manual_dir else None
     for flag, folder in {"data_dir": data_dir, "manual_dir": manual_dir}.items():
         if folder and "://" in folder:
             raise UnexpectedFilesError(

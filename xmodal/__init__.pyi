@@ -1,4 +1,6 @@
 from . import train as train
+from .api.adapters import MtebModel as MtebModel
+from .api.adapters import SentenceTransformerModel as SentenceTransformerModel
 from .api.evaluating import evaluate as evaluate
 from .api.item_embeddings import ItemEmbeddings as ItemEmbeddings
 from .api.loading import load as load
@@ -8,6 +10,7 @@ from .apps.explore.compare import Comparison as Comparison
 from .apps.explore.compare import compare as compare
 from .apps.explore.inspection import Inspection as Inspection
 from .apps.explore.inspection import inspect as inspect
+from .apps.publishing import push_to_hub as push_to_hub
 from .core.errors import UserError as UserError
 from .core.page import Page as Page
 from .core.version import __version__ as __version__

@@ -16,6 +16,7 @@ from absl import logging
 from data_prep.building import folder_key
 from data_prep.building.record_check import BuildReport, PartedRecords, RecordCheck
 from data_prep.building.record_counts import LeftOut, Record, counts_table
+from data_prep.captioned_images.hub_datasets import local_folder
 from xmodal.core.errors import UnexpectedFilesError
 
 _LOG_SECONDS = 10
@@ -110,7 +111,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         Args:
           config: builder config; None for all.
           data_dir: where datasets are stored; None for TFDS's default.
-          manual_dir: folder of the manually downloaded files.
+          manual_dir: folder of the manually downloaded files, see `hub_datasets.local_folder`.
 
         Raises:
           FileNotFoundError: the folder does not exist, and the location depends on it.
@@ -118,7 +119,7 @@ class RandomAccessBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=Tru
         """
         if not cls.reads_own_files(config) or not manual_dir:
             return data_dir
-        return folder_key.place_of(pathlib.Path(manual_dir), data_dir)
+        return folder_key.place_of(pathlib.Path(local_folder(manual_dir)), data_dir)
 
     @abc.abstractmethod
     def _splits(

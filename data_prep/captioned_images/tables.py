@@ -89,7 +89,8 @@ def open_table(path: pathlib.Path, options: ReadingOptions) -> Table:
             f"{path} must have one column image or file_name, columns caption, captions, "
             f"caption_1, ..., and at most one split; its columns are {', '.join(map(repr, names))}."
             f' Rename them, or name those to read in {FILE} in the same folder: {{"image": '
-            '"COLUMN", "captions": ["COLUMN"]}'
+            '"COLUMN", "captions": ["COLUMN"]}; those of hf:NAME as in '
+            "hf:NAME?image=COLUMN&captions=COLUMN,COLUMN"
         )
     others = tuple(name for name in names if name and name not in read)
     embedded = images[0] in binary

@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import numpy as np
 
 from tests.api.tiny_dual_encoder import TEXT, WORDS, make_weights
@@ -31,11 +32,12 @@ MODELS = {
 }
 
 
-def save_converted(folder, section):
-    """A folder of a converted model with random weights from 0.1 to 0.5."""
+def save_converted(folder, section, draw=None):
+    """A folder of a converted model with random weights; by default from 0.1 to 0.5."""
     pixels = section["image"]["encoder"]["name"] != "precomputed"
-    draw = functools.partial(np.random.default_rng(0).uniform, 0.1, 0.5)
+    draw = draw or functools.partial(np.random.default_rng(0).uniform, 0.1, 0.5)
     params, state = make_weights(section, (32, 32, 3) if pixels else (3, 6), draw)
+    state = jax.tree.map(np.abs, state)  # Variances are positive.
     arrays = {
         f"{modality}/{name}": array
         for modality in ("image", "text")

@@ -14,6 +14,7 @@ from xmodal.api.model import Model
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.core.files import read_json
+from xmodal.core.hub import locate
 from xmodal.core.mesh import replicated
 from xmodal.core.tree_paths import unflatten
 from xmodal.data.pixels.images import ImageConfig
@@ -41,7 +42,8 @@ class Stored:
     """A model as stored in its folder.
 
     Attributes:
-      source: `kind` ("run", "model" or "tower") and `name`; for a run also `step` and `metrics`.
+      source: `kind` ("run", "model" or "tower") and `name`; for a run also `step`, `metrics` and
+        `datasets`, by evaluator.
       section: the section `config.model`.
       images: preprocessing of the images; None without an image tower.
       texts: preprocessing of the texts and the vocabulary; None without a text tower.
@@ -76,12 +78,13 @@ def make_model(stored: Stored, mesh: Mesh) -> Model:
 
 def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
     """Returns the model in a folder, as NumPy arrays, without the parameters of tasks."""
-    folder, name = epath.Path(source), os.fspath(source)
+    name = os.fspath(source)
+    folder = epath.Path(located := locate(name))
     config = folder / "config.json"  # A model of transformers has one as well.
     if config.exists() and "model_type" not in read_json(config, "copy it again."):
-        return _read_run(name, step)
+        return _read_run(located, step)
     if not any((folder / f"{kind}.json").exists() for kind in ("model", "tower")):
-        folder = _convert(name)
+        folder = _convert(located)
     if step != "best":
         raise UserError(f"{source} is not a run, and has no steps; remove step={step!r}.")
     return _read_converted(folder, name)
@@ -116,8 +119,12 @@ def _read_run(run: str, step: int | str) -> Stored:
         image = read(ImageConfig, "config.data.image", config.data.image)
     if "text" in modalities:
         text = read(TextConfig, "config.data.text", config.data.text)
+    datasets = {
+        name: (entry.get("data") or {}).get("dataset", config.data.get("dataset", ""))
+        for name, entry in config.get("evals", {}).items()
+    }
     return Stored(
-        {"name": run, "kind": "run", "step": number, "metrics": metrics},
+        {"name": run, "kind": "run", "step": number, "metrics": metrics, "datasets": datasets},
         section,
         image,
         text and (text, read_vocabulary(text.vocabulary)),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from data_prep.captioned_images.hub_datasets import PREFIX
 from xmodal.core.config import read, setting
 from xmodal.core.errors import UserError
 from xmodal.data.pixels.images import ImageConfig
@@ -58,10 +59,12 @@ class DataConfig:
     """A dataset and how its records become batches.
 
     Attributes:
-      dataset: name in `data_prep.BUILDERS`.
+      dataset: name in `data_prep.BUILDERS`; or `hf:FOLDER_OR_NAME`, captioned images of the library
+        `datasets`, see `data_prep.captioned_images.hub_datasets.export_dataset`.
       config: TFDS builder config (`images`, `features`, ...).
       data_dir: where TFDS keeps prepared datasets; "" for its default (TFDS_DATA_DIR).
-      manual_dir: folder of the published files of a dataset that cannot be downloaded.
+      manual_dir: folder of the published files of a dataset that cannot be downloaded, or
+        `hf://OWNER/NAME`, a repository of the Hub with such files.
       ratings_dir: folder of the released CxC rating files, for COCO; "" for no ratings.
       examples: "images" draws `captions_per_image` captions of each image without replacement,
         "pairs" makes every (image, caption) pair a separate example.
@@ -98,6 +101,9 @@ class DataConfig:
     prefetch: int = setting(2, at_least=0)
 
     def __post_init__(self) -> None:
+        if self.dataset.startswith(PREFIX):
+            object.__setattr__(self, "manual_dir", self.dataset)
+            object.__setattr__(self, "dataset", "captioned_images")
         is_pairs, tags = self.examples == "pairs", self.image is not None and self.image.tags
         mined = bool(self.mined_negatives)
         pieces = self.text is not None and self.text.tokenizer == "wordpiece"

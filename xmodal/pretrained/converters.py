@@ -13,6 +13,7 @@ from etils import epath
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.files import cache_folder, sha256_of
+from xmodal.core.hub import locate
 from xmodal.pretrained.clip_layouts import find_layout
 from xmodal.pretrained.conversion_report import Report, take_all
 from xmodal.pretrained.folder import save_folder
@@ -48,7 +49,8 @@ def convert(
 
     Args:
       name: key of `CONVERTERS`.
-      path: see `weight_files.load_source`; of word vectors, see `word_vectors.load_word_vectors`.
+      path: see `weight_files.load_source`; of word vectors, see `word_vectors.load_word_vectors`;
+        or `hf://OWNER/NAME`, see `hub.locate`.
       variant: one of the converter's, if it has any; "" for that of the
         source's options, or the first of a model.
       vocabulary: vocabulary or tokenizer's file; "" for the one in the source. Of a table of words,
@@ -67,6 +69,7 @@ def convert(
     if variant not in known and (variant or (known and name in TOWERS)):
         listed = ", ".join(known) or "none"
         raise UserError(f"--variant={variant!r} is not a variant of {name}; known: {listed}.")
+    path = locate(os.fspath(path))
     source = load_word_table(path, vocabulary) if name == "words" else load_source(path)
     try:
         published = converter.describe(

@@ -1,4 +1,4 @@
-"""Published towers in packages of PyPI: `pip:NAME` in place of a folder of `xmodal convert`."""
+"""Published towers elsewhere: `pip:NAME` or `hf://OWNER/NAME` in place of a folder."""
 
 import os
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.files import find_in_package, sha256_of
+from xmodal.core.hub import locate
 
 INSTALL = "pip install 'xmodal[pretrained]'"
 _PREFIX = "pip:"
@@ -60,11 +61,11 @@ def locate_tower(where: str, source: str) -> str:
 
     Args:
       where: path of the config that names it, for errors.
-      source: a folder, returned unchanged, or "pip:" and a key of `PACKAGED`. The package is not
-        imported.
+      source: a folder, returned unchanged, a repository of the Hub, see `hub.locate`, or "pip:" and
+        a key of `PACKAGED`. The package is not imported.
     """
     if not source.startswith(_PREFIX):
-        return source
+        return locate(source)
     tower = lookup(where, source.removeprefix(_PREFIX), PACKAGED)
     # It imports jax and flax, which a config that asks for what is installed does not need.
     from xmodal.pretrained.converters import convert, convert_once

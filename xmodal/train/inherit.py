@@ -7,7 +7,6 @@ an error that shows both values. A run also saved how it was trained, such as it
 values other than its own are only logged; array shapes tell the rest.
 """
 
-import dataclasses
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -16,9 +15,9 @@ from typing import Any, NamedTuple
 from etils import epath
 from ml_collections import ConfigDict
 
-from xmodal.core import processes
 from xmodal.core.config import lookup, read
 from xmodal.core.errors import UserError
+from xmodal.core.hub import PREFIX
 from xmodal.data.text.text_config import ID_FIELDS, SUBWORDS, WORD_SETTINGS, TextConfig
 from xmodal.data.text.tokenizer_files import FILES, is_packaged, read_vocabulary
 from xmodal.models import ENCODERS
@@ -91,10 +90,12 @@ def _resume(config: dict[str, Any], run_dir: str) -> None:
 
 def _start(config: dict[str, Any]) -> None:
     """Fills in what comes with the weights of `config.init_from`."""
-    source = read(InitConfig, "config.init_from", config.get("init_from", {}))
+    given = read(InitConfig, "config.init_from", config.get("init_from", {}))
+    source = from_towers.with_local_folders(given)
     if source.model:
-        source = dataclasses.replace(source, model=_convert_published(source.model))
-        config["init_from"]["model"] = source.model
+        # A repository of the Hub is named as the user does, on resume as well.
+        is_remote = given.model.startswith(PREFIX)
+        config["init_from"]["model"] = given.model if is_remote else source.model
         if not any(config["model"][modality] for modality in MODALITIES):
             _take_model(config, source.model)
     for weights in _named_weights(source):
@@ -106,19 +107,6 @@ def _start(config: dict[str, Any]) -> None:
                 "other weights."
             )
         _fill(config, weights.proposed)
-
-
-def _convert_published(folder: str) -> str:
-    """The folder that a published model is converted into; a converted folder itself."""
-    path = epath.Path(folder)
-    if not path.exists() or any((path / f"{kind}.json").exists() for kind in ("model", "tower")):
-        return folder
-    # It imports readers of other formats, which no other config needs.
-    from xmodal.pretrained.converters import convert_published
-
-    processes.first_does("convert the published model", lambda: convert_published(path))
-    # Other hosts may not see the cache of the first.
-    return os.fspath(convert_published(path))
 
 
 def _take_model(config: dict[str, Any], folder: str) -> None:

@@ -36,7 +36,8 @@ def build_untrained(config: ml_collections.ConfigDict) -> Run:
         see `inherit`, and if `init_from.model` names a model, both modalities may be None.
     """
     config = fill(inherit(config), examples=1)
-    source = read(InitConfig, "config.init_from", config.init_from)
+    given = read(InitConfig, "config.init_from", config.init_from)
+    source = from_towers.with_local_folders(given)
     folders = from_towers.named_folders(source)
     if missing := [
         modality for modality in MODALITIES if config.model[modality] and modality not in folders
@@ -87,7 +88,8 @@ def load_weights(parts: Run) -> tuple[Tree, Tree]:
     state = TrainState(
         step=jnp.int32(0), params=params, frozen={}, model_state=model_state, opt_state=()
     )
-    weights = from_towers.load_towers(state, parts.settings.init_from)
+    source = from_towers.with_local_folders(parts.settings.init_from)
+    weights = from_towers.load_towers(state, source)
     if fresh := sorted(set(leaves_by_path(params)) - set(weights)):
         raise UserError(
             f"No published weights have {fresh[0]} ({len(fresh)} such arrays); without training, "
@@ -100,7 +102,7 @@ def load_weights(parts: Run) -> tuple[Tree, Tree]:
 def describe(parts: Run, split: Items) -> list[str]:
     """Returns notes on the towers, and on what their tokenizer loses of the captions."""
     settings = parts.settings
-    folders = from_towers.named_folders(settings.init_from)
+    folders = from_towers.named_folders(from_towers.with_local_folders(settings.init_from))
     notes = [
         f"{modality.capitalize()} tower: {folder}, as it is."
         for modality, folder in folders.items()

@@ -53,7 +53,8 @@ def starting_state(run: Run, run_dir: str, *, sets_aside: bool = False) -> Train
 
 def initial_state(run: Run) -> TrainState:
     """Returns the state at step 0, a function of the config; see `starting_state` for errors."""
-    settings, shapes, source = run.settings, run.state_shapes, run.settings.init_from
+    settings, shapes = run.settings, run.state_shapes
+    source = from_towers.with_local_folders(settings.init_from)
     data_config, split = settings.data, settings.train_split
     arrays = from_towers.load_towers(shapes, source)
     arrays |= load_constants(shapes, source, data_config, split, settings.seed)

@@ -1,5 +1,7 @@
 """Comparisons of several models' results, against their files."""
 
+import csv
+import io
 import json
 import re
 import sys
@@ -12,6 +14,7 @@ from scipy import stats
 import xmodal
 from tests.evals.evaluators.random_vectors import MODALITIES, make_source, make_split, options_of
 from xmodal.apps.explore import compare as compare_lib
+from xmodal.apps.explore.clip_benchmark import format_clip_benchmark
 from xmodal.apps.explore.seed_plot import draw_runs
 from xmodal.evals import evaluate_source, make_evaluator
 from xmodal.evals.reports.evaluation import load_ranks
@@ -60,6 +63,27 @@ def test_results_that_cannot_be_compared(saved, tmp_path):
     save(tmp_path / "other", 0, make_split(20, captions=2, seed=7))
     with pytest.raises(xmodal.UserError, match="labels of benchmark shapes_own differ"):
         xmodal.compare({"one": folders["first"], "two": tmp_path / "other"})
+
+
+def test_rows_of_clip_benchmark(saved, monkeypatch, capsys):
+    folders, _ = saved
+    monkeypatch.setattr("sys.argv", ["compare", f"first={folders['first']}", "--clip_benchmark"])
+    compare_lib.main()
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    numbers = json.loads((folders["first"] / "metrics.json").read_text())
+    assert (row["dataset"], row["task"]) == ("shapes_own", "zeroshot_retrieval")
+    assert (row["model"], row["pretrained"]) == ("first", "xmodal")
+    for direction, column in (("i2t", "text"), ("t2i", "image")):
+        found = float(row[f"{column}_retrieval_recall@5"])
+        assert found == pytest.approx(numbers[f"shapes_own/{direction}/recall@5"] / 100)
+
+    tags = {"accuracy@1": 50.0, "accuracy@5": 80.0, "mean_class_accuracy": 40.0}
+    kinds = {"zero_shot": "zeroshot_classification", "pets/linear_probe": "linear_probe"}
+    both = {f"{kind}/{tag}": value for kind in kinds for tag, value in tags.items()}
+    first, second = csv.DictReader(io.StringIO(format_clip_benchmark({"m": both})))
+    assert [first["task"], second["task"]] == list(kinds.values())
+    assert (first["acc1"], first["acc5"], first["mean_per_class_recall"]) == ("0.5", "0.8", "0.4")
+    assert (second["lp_acc1"], second["lp_mean_per_class_recall"]) == ("0.5", "0.4")
 
 
 def save_seeds(root, values):

@@ -64,7 +64,7 @@ class Card:
 
     Attributes:
       made_with: library -> version, `xmodal` and `jax`.
-      source: its origin: `kind`, `name`, and of a run `step` and `metrics`.
+      source: its origin: `kind`, `name`, and of a run `step`, `metrics` and `datasets`.
       platforms: platforms of its functions: `cpu`, `cuda`, `rocm`, `tpu`.
       similarity: as `config.model.similarity`, of the arrays that the functions return.
       parameters: learned numbers of the similarity; arrays of its module are among the weights.

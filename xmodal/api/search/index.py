@@ -34,6 +34,7 @@ from xmodal.api.search.nearest import (
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.files import check_files, new_folder, read_json, sha256_of
+from xmodal.core.hub import locate
 from xmodal.evals.scores.score_blocks import HostItems
 from xmodal.similarity import make_similarity
 
@@ -141,7 +142,7 @@ class Index:
         records = content["galleries"].items()
         galleries = {kind: IndexGallery.read(root, kind, record) for kind, record in records}
         if not isinstance(model, Model):
-            place = epath.Path(model or content["model"])
+            place = epath.Path(locate(os.fspath(model or content["model"])))
             # Only a run has steps, and its bundle has none.
             is_run = content["step"] is not None and not (place / BUNDLE).exists()
             model = load(place, step=content["step"]) if is_run else load(place)

@@ -3,6 +3,7 @@ r"""Results of several models side by side: tables, paired differences, ranks an
     python -m xmodal compare multitask=runs/quickstart other=results/other
     python -m xmodal compare runs/a runs/b --metrics=shapes/i2t/recall@1 --latex
     python -m xmodal compare "runs/a_*" b=runs/b_0,runs/b_1 results/c --figure=seeds
+    python -m xmodal compare runs/a --clip_benchmark > results.csv
 
 The command prints the table, and the paired differences of the first model from every other one. A
 pattern, a list, or a folder of runs `seed_*` names the runs of several seeds: the table has their
@@ -27,6 +28,7 @@ from xmodal.apps.analysis.agree import (
 )
 from xmodal.apps.analysis.metric_tables import check_labels, choose_metrics
 from xmodal.apps.arguments import make_parser, name_list, read_names
+from xmodal.apps.explore.clip_benchmark import format_clip_benchmark
 from xmodal.apps.explore.result_folders import find_evaluations, find_runs, read_seed
 from xmodal.apps.explore.seed_plot import draw_runs
 from xmodal.core import console
@@ -55,11 +57,16 @@ def main() -> None:
     parser.add_argument(
         "--figure", metavar="NAME", help="writes NAME.svg and .pdf, of several runs"
     )
-    parser.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
+    kind.add_argument("--clip_benchmark", action="store_true", help="only CLIP_benchmark's CSV")
     args = parser.parse_args()
     comparison = compare(read_names(args.models))
     if args.figure and not comparison.runs:
         raise UserError("--figure draws runs of several seeds; name several for every model.")
+    if args.clip_benchmark:
+        print(format_clip_benchmark(comparison.metrics), end="")
+        return
     format = "latex" if args.latex else "markdown"
     print(comparison.table(args.metrics, format), end="\n\n")
     ours, *others = comparison.metrics

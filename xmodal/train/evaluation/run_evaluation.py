@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from data_prep.captioned_images.hub_datasets import local_folder
 from xmodal import data
 from xmodal.core.config import lookup
 from xmodal.core.folders import hash_files
@@ -72,7 +73,8 @@ class RunEvaluation:
             for split in {each.split, each.final_split} if trains else ():
                 self.suite.check(name, split)
         datasets = [parts.settings.data, *self.suite.datasets.values()]
-        folders = {each.manual_dir for each in datasets if data.follows_files(each)}
+        owned = [each for each in datasets if data.follows_files(each)]
+        folders = {local_folder(each.manual_dir) for each in owned}
         self.files = {folder: hash_files(pathlib.Path(folder)) for folder in sorted(folders)}
         scores_pairs = any(each.scores_pairs for each in self.suite.options.values())
         self._embedder = make_embedder(parts, scores_pairs=scores_pairs)

@@ -1,14 +1,18 @@
 """Weights of published towers and models, from folders written by `xmodal convert`."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from absl import logging
+from etils import epath
 
+from xmodal.core import processes
 from xmodal.core.errors import UserError
+from xmodal.core.hub import PREFIX, locate
 from xmodal.core.tree_paths import leaves_by_path
 from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
 from xmodal.pretrained.folder import (
@@ -19,7 +23,7 @@ from xmodal.pretrained.folder import (
     read_weights,
 )
 from xmodal.pretrained.packaged_towers import locate_tower
-from xmodal.train.sections import InitConfig
+from xmodal.train.sections import InitConfig, TowersConfig
 from xmodal.train.tree import TrainState, describe_differences, part_of, top_levels
 
 _SECTION = "config.init_from.towers"
@@ -28,16 +32,53 @@ Arrays = dict[str, np.ndarray]
 Shapes = Mapping[str, Any]
 
 
+def with_local_folders(source: InitConfig) -> InitConfig:
+    """Returns `config.init_from` with the folders of `hf://OWNER/NAME`, `pip:NAME` and of weights
+    that are published in another format, which are converted once.
+    """
+    towers = {
+        modality: locate_tower(f"{_SECTION}.{modality}", folder)
+        for modality, folder in dataclasses.asdict(source.towers).items()
+    }
+    convert = _convert_remote if source.model.startswith(PREFIX) else _convert_published
+    return dataclasses.replace(
+        source,
+        run=locate(source.run),
+        model=convert(locate(source.model)),
+        towers=TowersConfig(**towers),
+    )
+
+
+def _convert_published(folder: str) -> str:
+    """The folder that a published model is converted into; a converted folder itself."""
+    path = epath.Path(folder)
+    if (
+        not folder
+        or not path.exists()
+        or any((path / f"{kind}.json").exists() for kind in ("model", "tower"))
+    ):
+        return folder
+    # It imports readers of other formats, which no other config needs.
+    from xmodal.pretrained.converters import convert_published
+
+    processes.first_does("convert the published model", lambda: convert_published(path))
+    # Other hosts may not see the cache of the first.
+    return os.fspath(convert_published(path))
+
+
+# A commit of the Hub never changes, and hashing its weights takes seconds.
+_convert_remote = functools.cache(_convert_published)
+
+
 def named_folders(source: InitConfig) -> dict[str, str]:
-    """Returns modality -> folder for the towers that a config names, alone or in a model."""
+    """Returns modality -> folder for the towers that a config names, alone or in a model.
+
+    Args:
+      source: result of `with_local_folders`.
+    """
     if source.model:
         return {modality: os.path.join(source.model, modality) for modality in MODALITIES}
-    named = dataclasses.asdict(source.towers)
-    return {
-        modality: locate_tower(f"{_SECTION}.{modality}", folder)
-        for modality, folder in named.items()
-        if folder
-    }
+    return {modality: path for modality, path in dataclasses.asdict(source.towers).items() if path}
 
 
 def load_towers(state: TrainState, source: InitConfig) -> Arrays:
@@ -47,7 +88,7 @@ def load_towers(state: TrainState, source: InitConfig) -> Arrays:
 
     Args:
       state: shapes of the state they are for.
-      source: `config.init_from`.
+      source: result of `with_local_folders`.
 
     Returns:
       The float32 arrays by path in a state's parameters and model state, with BERT's lower layers
