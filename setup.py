@@ -24,6 +24,7 @@ setuptools.setup(
         "configs": ["results/*.toml"],
         "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
         "xmodal": ["py.typed", "__init__.pyi"],
+        "xmodal.api": ["*.toml"],
         "xmodal.data": ["__init__.pyi"],
         "xmodal.evals": ["__init__.pyi"],
         "xmodal.evals.labels": ["definitions.toml"],

@@ -10,7 +10,7 @@ from .apps.explore.compare import Comparison as Comparison
 from .apps.explore.compare import compare as compare
 from .apps.explore.inspection import Inspection as Inspection
 from .apps.explore.inspection import inspect as inspect
-from .apps.publishing import push_to_hub as push_to_hub
+from .apps.hub_upload import push_to_hub as push_to_hub
 from .core.errors import UserError as UserError
 from .core.page import Page as Page
 from .core.version import __version__ as __version__

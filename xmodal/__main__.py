@@ -12,7 +12,7 @@ COMMANDS = {
     "concepts": ("data_prep.concepts", "write the concepts that captions name, for CVSE"),
     "merge_cxc": ("data_prep.cxc.merge", "write Karpathy's JSON with the scores of CxC"),
     "convert": ("xmodal.apps.convert", "convert a published checkpoint"),
-    "export": ("xmodal.apps.export", "export a model for use without flax"),
+    "export": ("xmodal.apps.export", "export a model to bundles and libraries"),
     "search": ("xmodal.apps.search", "build an index and find images and texts in it"),
     "classify": ("xmodal.apps.classify", "sort pictures into classes by their names"),
     "reproduce": ("xmodal.apps.reproduction.reproduce", "check published and measured numbers"),

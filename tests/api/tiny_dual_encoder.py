@@ -77,13 +77,21 @@ def make_texts(count, seed=0):
 
 
 def save_run(
-    folder, image=None, steps=(3, 5), section=SECTION, *, features=(FEATURES,), evals=None
+    folder,
+    image=None,
+    steps=(3, 5),
+    section=SECTION,
+    *,
+    features=(FEATURES,),
+    evals=None,
+    text=TEXT,
+    words=WORDS,
 ):
     """A run with a frozen table, parameters of a task, and checkpoints, of which 3 is the best."""
     config = {
         "name": "tiny",
         "model": section,
-        "data": {"image": image or {"size": 0}, "text": TEXT | {"vocabulary": ""}},
+        "data": {"image": image or {"size": 0}, "text": text | {"vocabulary": ""}},
         "best_checkpoint": {"metric": "m", "mode": "max"},
         "evals": evals or {},
     }
@@ -91,7 +99,7 @@ def save_run(
     for step in steps:
         params, model_state = make_weights(section, features)
         model_state = jax.tree.map(np.abs, model_state)  # Variances are positive.
-        if "projection" in section["image"]:
+        if "bias" in params["image"].get("projection", {}):
             params["image"]["projection"]["bias"] += step
         params["tasks"] = {"t": {"module": {"kernel": np.ones((2, 2), np.float32)}}}
         trained, frozen = split(params, lambda path: path.startswith("text/"))
@@ -99,5 +107,5 @@ def save_run(
         metrics = {"m": 0.9 if step == 3 else 0.1}
         saver.save(jax.tree.map(np.asarray, state), metrics)
     saver.close()
-    run_folder.save_config(folder, ConfigDict(config), WORDS)
+    run_folder.save_config(folder, ConfigDict(config), words)
     return folder

@@ -256,7 +256,7 @@ def make_resnet(torch, width, units, pixels, output):
     """ModifiedResNet of open_clip with random norms."""
     torch.manual_seed(1)
     heads = width * 32 // 64
-    model = open_clip_model().ModifiedResNet(units, output, heads, pixels, width)
+    model = open_clip().model.ModifiedResNet(units, output, heads, pixels, width)
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             for name in ("weight", "bias", "running_mean", "running_var"):
@@ -264,21 +264,32 @@ def make_resnet(torch, width, units, pixels, output):
     return model.eval()
 
 
-def open_clip_model():
-    """The module open_clip.model, without torchvision, which has no wheel for every torch."""
+class _Any:
+    """Stands for a class or an enumeration of torchvision."""
+
+    BICUBIC, BILINEAR = "bicubic", "bilinear"
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+
+def open_clip():
+    """The package open_clip, without torchvision, which has no wheel for every torch."""
     import transformers
 
-    found = importlib.util.find_spec("open_clip")
-    if found is None:
+    if importlib.util.find_spec("open_clip") is None:
         pytest.skip("open_clip is not installed")
     transformers.utils.is_torchvision_available()  # Its answer is kept.
-    package, frozen = types.ModuleType("open_clip"), types.ModuleType("torchvision.ops.misc")
-    package.__path__, frozen.FrozenBatchNorm2d = found.submodule_search_locations, type(None)
-    parents = {name: types.ModuleType(name) for name in ("torchvision", "torchvision.ops")}
-    modules = {"open_clip": package, **parents, frozen.__name__: frozen}
+    names = ("torchvision", "torchvision.ops", "torchvision.ops.misc", "torchvision.transforms",
+             "torchvision.transforms.functional")  # fmt: skip
+    modules = {name: types.ModuleType(name) for name in names}
+    for name, module in modules.items():
+        module.__getattr__, module.__path__ = lambda name: _Any, []
+        parent, _, child = name.rpartition(".")
+        setattr(modules.get(parent, module), child, module)
     sys.modules.update(modules)
     try:
-        return importlib.import_module("open_clip.model")
+        return importlib.import_module("open_clip")
     finally:
         for name in modules:
             del sys.modules[name]

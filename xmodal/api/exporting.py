@@ -13,7 +13,8 @@ from etils import epath
 from jax import export
 
 from xmodal.api.bundles import KNOWN_PLATFORMS, PLATFORMS, bundle
-from xmodal.api.bundles.bundle import Card, ImageCard, TextCard
+from xmodal.api.bundles.bundle import Card, ImageCard, TextCard, open_bundle
+from xmodal.api.model import Model
 from xmodal.api.model_sources import Stored, make_model, read_folder
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
@@ -63,7 +64,7 @@ def export_model(
     with new_folder(output) as temporary:
         bundle.write_card(temporary, card, contents)
         if bundle.runs_here(platforms):
-            _compare(stored, temporary, card)
+            compare_models(stored, open_bundle(temporary, make_mesh(jax.local_devices())), "bundle")
     return card
 
 
@@ -169,26 +170,38 @@ def _lower(
     return bytes(lowered.serialize())
 
 
-def _compare(stored: Stored, folder: epath.Path, card: Card) -> None:
-    """Raises an error if a bundle's embeddings differ from its source's."""
-    mesh = make_mesh(jax.local_devices())
-    models = make_model(stored, mesh), bundle.open_bundle(folder, mesh)
-    pairs = {}
+def compare_models(stored: Stored, other: Model, what: str) -> None:
+    """Raises an error if a model's embeddings or scores of pairs differ from its source's.
+
+    Args:
+      stored: the source.
+      other: the model that was made of it.
+      what: its kind, for errors.
+    """
+    model = make_model(stored, make_mesh(jax.local_devices()))
+    found: list[dict[str, np.ndarray]] = [{}, {}]
+    texts, images = [], np.zeros(0)
     if stored.texts:
         words = stored.texts[1][-6:]
-        given = [words[-1], " ".join(words)]
-        pairs["text"] = [np.asarray(each.embed_texts(given)) for each in models]
-    if card.image is not None:
-        rng = np.random.default_rng(0)
-        noise = rng.uniform(0, 256 if card.image.dtype == "uint8" else 1, (2, *card.image.shape))
-        images = noise.astype(card.image.dtype)
-        pairs["image"] = [np.asarray(each.embed_images(images)) for each in models]
-    for modality, (expected, found) in pairs.items():
+        texts = [words[-1], " ".join(words)]
+    if stored.images is not None:
+        is_picture, rng = stored.images.size > 0, np.random.default_rng(0)
+        noise = rng.uniform(0, 256 if is_picture else 1, (2, *_image_shape(stored)))
+        images = noise.astype("uint8" if is_picture else "float32")
+    for each, outputs in zip((model, other), found, strict=True):
+        if make_dual_encoder(stored.section).embeds:
+            if stored.texts:
+                outputs["text embeddings"] = np.asarray(each.embed_texts(texts))
+            if stored.images is not None:
+                outputs["image embeddings"] = np.asarray(each.embed_images(images))
+        if each.pairs is not None:
+            outputs["scores of pairs"] = each.score_pairs(list(images), texts)
+    for kind, expected in found[0].items():
         largest = max(float(np.abs(expected).max()), 1.0)
-        difference = float(np.abs(found - expected).max()) / largest
+        difference = float(np.abs(found[1][kind] - expected).max()) / largest
         if not difference <= _TOLERANCE:
             raise UserError(
-                f"The {modality} embeddings of the bundle differ by {difference:.1e} from those of "
-                f"{stored.source['name']}: please report this with the config of the model."
+                f"The {kind} of the {what} differ by {difference:.1e} from those of "
+                f"{stored.source['name']}."
             )
-        print(f"{modality}: differs from the model by at most {difference:.1e}")
+        print(f"{kind}: differ from the model's by at most {difference:.1e}")

@@ -1,10 +1,15 @@
-"""Exports a model to a bundle, which embeds without flax, orbax, optax or tensorflow.
+"""Exports a model: to a bundle, or to the folder that another library publishes.
 
-    python -m xmodal export --model=runs/quickstart --output=bundles/quickstart
+    python -m xmodal export runs/quickstart --output=bundles/quickstart
+    python -m xmodal export runs/clip --format=transformers --output=models/clip
 
-MODEL is a run, or a model or tower of `xmodal convert`, local, gs:// or hf://. `xmodal.load` opens
-the bundle; its numbers match the run's to 1e-5. bundle.json describes its contents.
+MODEL is a run, or a model or tower of `xmodal convert`, local, gs:// or hf://. A bundle embeds
+without flax, orbax, optax or tensorflow; `xmodal.load` opens it, and bundle.json describes its
+contents. The folders of transformers and open_clip have weights, config, tokenizer and image
+processor. All of them match the model to 1e-5.
 """
+
+import argparse
 
 from etils import epath
 
@@ -13,27 +18,7 @@ from xmodal.apps.arguments import add_texts, make_parser, name_list
 from xmodal.core import console
 
 
-@console.readable_errors()
-def main() -> None:
-    """Exports the model that the command line names."""
-    parser = make_parser("export", "Exports a model for use without flax.")
-    parser.add_argument("--model", required=True, help="a run, or a folder of converted weights")
-    parser.add_argument("--output", required=True, help="the new folder")
-    parser.add_argument("--step", default="best", help="a run's step: a number, best or latest")
-    parser.add_argument(
-        "--platforms",
-        type=name_list,
-        default=PLATFORMS,
-        help=f"some of {','.join(KNOWN_PLATFORMS)}",
-    )
-    parser.add_argument(
-        "--embeddings_only",
-        action="store_true",
-        help="leave out a cross-encoder, which a bundle cannot carry",
-    )
-    push, of_card = "OWNER/NAME on the Hub to upload the folder to", "for its card, as apache-2.0"
-    add_texts(parser, push_to_hub=push, license=of_card)
-    args = parser.parse_args()
+def _bundle(args: argparse.Namespace) -> None:
     from xmodal.api.exporting import export_model
 
     card = export_model(
@@ -46,8 +31,48 @@ def main() -> None:
     names = [CARD, *card.files()]
     size = sum((epath.Path(args.output) / name).stat().length for name in names) / 2**20
     print(f"{args.output}: {len(names)} files, {size:.1f} MiB, for {', '.join(card.platforms)}")
+
+
+def _published(args: argparse.Namespace) -> None:
+    from xmodal.api.publishing import export_published
+
+    given = {"library": args.format, "step": args.step, "tower": args.tower}
+    export_published(args.model, args.output, **given)
+    print(f"{args.output}: a model of {args.format}")
+
+
+FORMATS = {"bundle": _bundle, "open_clip": _published, "transformers": _published}
+"""Name of a format -> function that writes it."""
+
+
+@console.readable_errors()
+def main() -> None:
+    """Exports the model that the command line names."""
+    parser = make_parser("export", "Exports a model for use without flax, or in another library.")
+    parser.add_argument("model", help="a run, or a folder of weights")
+    parser.add_argument("--output", required=True, help="the new folder")
+    parser.add_argument("--format", default="bundle", choices=FORMATS)
+    parser.add_argument("--step", default="best", help="a run's step: a number, best or latest")
+    parser.add_argument(
+        "--tower", default="", choices=("image", "text"), help="one encoder, for transformers"
+    )
+    parser.add_argument(
+        "--platforms",
+        type=name_list,
+        default=PLATFORMS,
+        help=f"of a bundle: some of {','.join(KNOWN_PLATFORMS)}",
+    )
+    parser.add_argument(
+        "--embeddings_only",
+        action="store_true",
+        help="leave out a cross-encoder, which a bundle cannot carry",
+    )
+    push, of_card = "OWNER/NAME on the Hub to upload the folder to", "for its card, as apache-2.0"
+    add_texts(parser, push_to_hub=push, license=of_card)
+    args = parser.parse_args()
+    FORMATS[args.format](args)
     if args.push_to_hub:
-        from xmodal.apps.publishing import push_to_hub
+        from xmodal.apps.hub_upload import push_to_hub
 
         print(push_to_hub(args.output, args.push_to_hub, license=args.license))
 

@@ -19,9 +19,11 @@ from xmodal.pretrained.layer_rules import (
     Table,
     Taken,
     find_prefix,
+    name_of,
     nest,
     split,
     transformer_sizes,
+    with_axes,
 )
 from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.vocabularies import words_of
@@ -44,7 +46,8 @@ _TEXTS = {
     "max_words": 30,
     "max_length": 35,
 }
-_NEW_TOKENS = 2  # [DEC] and [ENC], after BERT's own.
+NEW_TOKENS = 2
+"""Rows of [DEC] and [ENC] after those of BERT's own tokens."""
 # The names of the image tower by publisher: the authors', which are timm's, and transformers'.
 _TIMM: Table = {
     "encoder/patches": "visual_encoder.patch_embed.proj",
@@ -55,8 +58,8 @@ _TIMM: Table = {
 }
 _TRANSFORMERS: Table = {
     "encoder/patches": "vision_model.embeddings.patch_embedding",
-    "encoder/class_token": "vision_model.embeddings.class_embedding",
-    "encoder/position_embeddings": "vision_model.embeddings.position_embedding",
+    "encoder/class_token": with_axes("vision_model.embeddings.class_embedding", 2),
+    "encoder/position_embeddings": with_axes("vision_model.embeddings.position_embedding"),
     "encoder/norm": "vision_model.post_layernorm",
     **nest("encoder/layers/", "vision_model.encoder.layers.{}.", TRANSFORMERS_LAYER),
     **nest("encoder/layers/", "vision_model.encoder.layers.{}.", split("self_attn.qkv")),
@@ -90,12 +93,23 @@ def describe_blip(source: WeightSource) -> Published:
     )
 
 
+def transformers_tables(depth: int) -> dict[str, Table]:
+    """Returns the names in transformers by part of the model.
+
+    Args:
+      depth: layers of the text encoder.
+    """
+    text, scorer = _text_tables("", depth)
+    image = {**_TRANSFORMERS, "projection": "vision_proj"}
+    return {"image": image, "text": text, "cross_encoder": scorer}
+
+
 def _describe_image(arrays: Arrays, start: str) -> PublishedTower:
     is_timm = f"{start}{_TIMM['encoder/class_token']}" in arrays
     table = nest("", start, _TIMM if is_timm else _TRANSFORMERS)
     table["projection"] = f"{start}vision_proj"
     *_, patch = arrays[f"{table['encoder/patches']}.weight"].shape
-    _, tokens, _ = arrays[str(table["encoder/position_embeddings"])].shape
+    _, tokens, _ = arrays[name_of(table["encoder/position_embeddings"])].shape
     grid = math.isqrt(tokens - 1)
     encoder = {
         "name": "vit",
@@ -111,24 +125,33 @@ def _describe_image(arrays: Arrays, start: str) -> PublishedTower:
     return PublishedTower(description, table)
 
 
-def _describe_text(source: WeightSource, start: str) -> tuple[PublishedTower, Table]:
-    bert, arrays = f"{start}text_encoder.", source.arrays
+def _text_tables(start: str, depth: int) -> tuple[dict[str, str | Taken], Table]:
+    """Returns the names of the text tower and of the cross-encoder."""
+    bert = f"{start}text_encoder."
     words = f"{bert}embeddings.word_embeddings.weight"
-    layers = nest("", bert, HUGGING_FACE)
-    encoder = {"name": "bert", **bert_sizes(arrays, layers), "types": 0}
-    encoder["vocab_size"] -= _NEW_TOKENS
     table = {
-        **nest("encoder/", "", layers),
-        "encoder/word_embeddings": Taken(words, lambda table: table[:-_NEW_TOKENS]),
+        **nest("encoder/", bert, HUGGING_FACE),
+        # Without [DEC], whose row is lost, and [ENC].
+        "encoder/word_embeddings": Taken(
+            words, lambda table: table[:-NEW_TOKENS], lambda table: np.pad(table, ((0, 1), (0, 0)))
+        ),
         "projection": f"{start}text_proj",
     }
     scorer: dict[str, str | Taken] = {
-        "marker": Taken(words, lambda table: table[-1]),  # The row of [ENC].
+        "marker": Taken(words, lambda table: table[-1], lambda row: row[None], 1),  # [ENC].
         "output": f"{start}itm_head",
     }
-    for number in range(encoder["depth"]):
+    for number in range(depth):
         block = f"{bert}encoder.layer.{number}.crossattention."
         scorer |= nest(f"layers_{number}/cross_attention/", block, _CROSS_ATTENTION)
+    return table, scorer
+
+
+def _describe_text(source: WeightSource, start: str) -> tuple[PublishedTower, Table]:
+    arrays, layers = source.arrays, nest("", f"{start}text_encoder.", HUGGING_FACE)
+    encoder = {"name": "bert", **bert_sizes(arrays, layers), "types": 0}
+    encoder["vocab_size"] -= NEW_TOKENS
+    table, scorer = _text_tables(start, encoder["depth"])
     files = words_of(source, encoder["vocab_size"])
     projection = {"width": arrays[f"{start}text_proj.weight"].shape[0]}
     description = Description(encoder, {"name": "cls"}, _TEXTS, files, projection)

@@ -151,7 +151,7 @@ def _resnet(layout: ClipLayout, settings: ClipSettings) -> Description:
 
 
 def _image_inputs(settings: ClipSettings, size: int) -> dict[str, Any]:
-    return {"size": size, "eval_transform": settings.recipe, "eval_crop": 1.0}
+    return {"size": size, "eval_transform": settings.recipe, "eval_crop": settings.crop}
 
 
 def _text(layout: ClipLayout, settings: ClipSettings, source: WeightSource) -> Description:

@@ -21,6 +21,7 @@ from xmodal.pretrained.layer_rules import (
     find,
     nest,
     split,
+    with_axes,
 )
 
 _OPENAI_LAYER: Table = {
@@ -88,7 +89,7 @@ _TRANSFORMERS_IMAGE: Table = {
     "encoder/before_norm": "pre_layrnorm",  # The authors' spelling.
     **nest("encoder/layers/", "encoder.layers.{}.", TRANSFORMERS_LAYER),
     "encoder/norm": "post_layernorm",
-    "head/probe": "head.probe",
+    "head/probe": with_axes("head.probe", 2),
     **nest("head/", "", split("head.attention.in_proj_")),
     "head/attention_output": "head.attention.out_proj",
     "head/mlp_norm": "head.layernorm",

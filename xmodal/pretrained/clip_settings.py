@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmodal.core.errors import UserError
+from xmodal.data.pixels.images import ImageConfig
 from xmodal.models.encoders import pixels
 from xmodal.pretrained.weight_files import WeightSource
 
@@ -15,17 +16,22 @@ ARCHIVE = r"(.*\.)?(input_resolution|context_length|vocab_size)$"
 """Sizes that archives of OpenAI store like weights."""
 _RECIPES = {
     ("shortest", "bicubic"): "clip",
+    ("shortest", "bilinear"): "torchvision",
     ("squash", "bicubic"): "squash",
     ("squash", "bilinear"): "squash_bilinear",
 }
 """(how an image becomes a square, filter) -> `config.data.image.eval_transform`."""
+# The counterpart of big_vision's resizing without antialiasing is only the nearest.
+_NEAREST = {"big_vision": ("squash", "bilinear")}
 _NORMALIZATIONS = {
     (pixels.CLIP_MEAN, pixels.CLIP_STD): "clip",
     ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)): "inception",
     (pixels.MEAN, pixels.STD): "imagenet",
 }
-_ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
-_FILTERS = {2: "bilinear", 3: "bicubic"}  # PIL's numbers.
+ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
+"""Activations of transformers -> ours."""
+FILTERS = {2: "bilinear", 3: "bicubic"}
+"""PIL's numbers of filters."""
 # Values of open_clip's config that arrays do not show, and with which the encoders equal its own.
 _SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "final_ln_after_pool": (False,),
@@ -49,6 +55,7 @@ class ClipSettings(NamedTuple):
       normalization: normalization of the pixels.
       size: side of the images; None if only the arrays say so.
       file: the file that says so; "" if there is none.
+      crop: side of the images by the shorter side before the crop.
     """
 
     activations: Mapping[str, str]
@@ -58,6 +65,7 @@ class ClipSettings(NamedTuple):
     normalization: str
     size: int | None = None
     file: str = ""
+    crop: float = 1.0
 
 
 def read_settings(source: WeightSource, kind: str, usual: ClipSettings) -> ClipSettings:
@@ -83,6 +91,17 @@ def read_settings(source: WeightSource, kind: str, usual: ClipSettings) -> ClipS
     return settings
 
 
+def read_vit_settings(files: Mapping[str, Any]) -> ClipSettings:
+    """Returns the settings of a ViT of transformers, with `image` alone."""
+    config = files.get("config.json", {})
+    if (kind := config.get("model_type")) != "vit":
+        raise UserError(f"it needs the config.json with the model_type 'vit', not {kind!r}.")
+    usual = ClipSettings(
+        {"image": "gelu"}, {"image": 12}, {"image": 1e-12}, "squash_bilinear", "inception"
+    )
+    return _with_config(files, {"image": config}, usual)
+
+
 def _transformers(files: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:
     config = files.get("config.json", {})
     if (kind := config.get("model_type")) not in ("clip", "siglip"):
@@ -95,10 +114,17 @@ def _transformers(files: Mapping[str, Any], usual: ClipSettings) -> ClipSettings
         modality: {**config.get(name, {}), **(config.get(f"{name}_dict") or {})}
         for modality, name in (("image", "vision_config"), ("text", "text_config"))
     }
+    return _with_config(files, parts, usual)
+
+
+def _with_config(
+    files: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]], usual: ClipSettings
+) -> ClipSettings:
+    """Returns the settings in the sections of both modalities, and of the image processor."""
     activations, file = dict(usual.activations), "config.json"
     for modality, part in parts.items():
         if "hidden_act" in part:
-            activations[modality] = _known(file, "hidden_act", part["hidden_act"], _ACTIVATIONS)
+            activations[modality] = _known(file, "hidden_act", part["hidden_act"], ACTIVATIONS)
     settings = usual._replace(
         file=file,
         activations=activations,
@@ -121,12 +147,14 @@ def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -
         mode = "shortest without a crop"
     crop = config.get("crop_size") if mode == "shortest" else None
     parts = [each if isinstance(each, dict) else {"": each} for each in (size, crop)]
-    sizes = {settings.size, *parts[0].values(), *parts[1].values()} - {None}
-    if len(sizes) > 1:
+    edges, cropped = ({*part.values()} - {None} for part in parts)
+    sizes = {settings.size, *(cropped or edges)} - {None}
+    if len(sizes) > 1 or len(edges) > 1:
         raise UserError(f"its {file} has size={size} and crop_size={crop}, but needs one size.")
     resample = config.get("resample", 3)
-    recipe = (mode, _FILTERS.get(resample, str(resample)))
-    settings = settings._replace(size=min(sizes, default=None))
+    recipe = (mode, FILTERS.get(resample, str(resample)))
+    side = min(sizes, default=None)
+    settings = settings._replace(size=side, crop=side / min(edges) if cropped and edges else 1.0)
     return _processed(settings, file, recipe, config.get("image_mean"), config.get("image_std"))
 
 
@@ -179,7 +207,23 @@ def _processed(
     )
 
 
-def _known(file: str, key: str, value: Any, known: Mapping[Any, str]) -> str:
+def pixel_settings(images: ImageConfig, normalization: str) -> dict[str, Any]:
+    """Returns how an evaluation crop is made, in words that publishers share.
+
+    Returns:
+      `mode` ("shortest" or "squash"), `filter`, `mean`, `std`, and `edge`, the shorter side before
+      the crop.
+    """
+    recipes = {name: pair for pair, name in _RECIPES.items()} | _NEAREST
+    statistics = {name: pair for pair, name in _NORMALIZATIONS.items()}
+    statistics["torch"] = statistics["imagenet"]
+    mode, kernel = _known("config", "eval_transform", images.eval_transform, recipes)
+    mean, std = _known("config", "normalization", normalization, statistics)
+    edge = round(images.size / images.eval_crop)
+    return {"mode": mode, "filter": kernel, "edge": edge, "mean": list(mean), "std": list(std)}
+
+
+def _known(file: str, key: str, value: Any, known: Mapping[Any, Any]) -> Any:
     if value not in known:
         raise UserError(f"its {file} has {key}={value!r}; known: {', '.join(map(str, known))}.")
     return known[value]

@@ -1,9 +1,11 @@
-"""Renaming tables: the arrays of a published model that ours are made of.
+"""Renaming tables: the arrays of a published model that ours are made of, and the way back.
 
 A table maps the path of one of our arrays or layers (`encoder/norm`) to its name in the source. The
-arrays of a layer (`kernel`, `scale`) have the same names in all models of a framework.
+arrays of a layer (`kernel`, `scale`) have the same names in all models of a framework. Tables of
+layouts that `xmodal export` writes say how to undo each change of an array.
 """
 
+import collections
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -13,6 +15,7 @@ import numpy as np
 from xmodal.core.errors import UserError
 
 Arrays = Mapping[str, np.ndarray]
+Change = Callable[[np.ndarray], np.ndarray]
 
 ATTENTION = ("query", "key", "value")
 """Parts of an attention layer that torch keeps in one matrix, in order."""
@@ -40,14 +43,23 @@ class Taken(NamedTuple):
       name: its name. `{}` in it stands for 0, 1, ...: the arrays of all layers of a stack, which
         become one array.
       change: change of the layout of each; None for no change.
+      inverse: undoes `change`, and the reshaping of `take_all`; None if there is nothing to undo,
+        also where an array of the source has several of ours one below the other.
+      place: place of ours among those.
     """
 
     name: str
-    change: Callable[[np.ndarray], np.ndarray] | None = None
+    change: Change | None = None
+    inverse: Change | None = None
+    place: int = 0
 
     def apply(self, array: np.ndarray) -> np.ndarray:
         """Returns an array of the source in our layout."""
         return array if self.change is None else self.change(array)
+
+    def restore(self, array: np.ndarray) -> np.ndarray:
+        """Returns one of our arrays in the layout of the source, or of its rows there."""
+        return array if self.inverse is None else self.inverse(array)
 
 
 Table = Mapping[str, str | Taken]
@@ -70,13 +82,40 @@ def find(arrays: Arrays, table: Table, path: str) -> Taken:
     names = [taken.name + end[start:] for end in _ENDS.get(leaf, ())]
     name = next((name for name in names if name.format(0) in arrays), names[0])
     if leaf == "kernel" and name.endswith("weight"):
-        return Taken(name, lambda array: _from_torch(taken.apply(array)))
+        return taken._replace(
+            name=name,
+            change=lambda array: _from_torch(taken.apply(array)),
+            inverse=lambda kernel: taken.restore(_to_torch(kernel)),
+        )
     return taken._replace(name=name)
+
+
+def give_all(arrays: Arrays, table: Table) -> dict[str, np.ndarray]:
+    """Returns the arrays of the source in torch's layout, the inverse of `take_all`.
+
+    Args:
+      arrays: our arrays by the paths of the table.
+      table: the names of the source.
+    """
+    found: dict[str, dict[int, np.ndarray]] = collections.defaultdict(dict)
+    for path, array in arrays.items():
+        taken = find({}, table, path)
+        for number, layer in enumerate(array if "{}" in taken.name else [array]):
+            found[taken.name.format(number)][taken.place] = taken.restore(layer)
+    joined = {
+        name: np.concatenate([rows[place] for place in sorted(rows)]) if len(rows) > 1 else rows[0]
+        for name, rows in found.items()
+    }
+    return {name: np.asarray(array, order="C") for name, array in joined.items()}
 
 
 def _from_torch(kernel: np.ndarray) -> np.ndarray:
     """Outputs, inputs, positions -> positions, inputs, outputs."""
     return kernel.transpose(*range(2, kernel.ndim), 1, 0)
+
+
+def _to_torch(kernel: np.ndarray) -> np.ndarray:
+    return kernel.transpose(-1, -2, *range(kernel.ndim - 2))
 
 
 def _gate(module: str, number: str, direction: str, reads: str, gate: str, kind: str) -> Taken:
@@ -97,13 +136,23 @@ def nest(ours: str, theirs: str, table: Table) -> dict[str, str | Taken]:
     }
 
 
+def name_of(rule: str | Taken) -> str:
+    """Returns the name in the source."""
+    return rule if isinstance(rule, str) else rule.name
+
+
+def with_axes(name: str, axes: int = 1) -> Taken:
+    """Returns an array that has more axes of one in front of ours."""
+    return Taken(name, inverse=lambda array: array.reshape(*[1] * axes, *array.shape))
+
+
 def split(name: str, parts: tuple[str, ...] = ATTENTION) -> dict[str, Taken]:
     """Returns the table of layers that torch keeps in one, in this order."""
 
-    def take(place: int) -> Callable[[np.ndarray], np.ndarray]:
+    def take(place: int) -> Change:
         return lambda array: np.split(array, len(parts))[place]
 
-    return {part: Taken(name, take(place)) for place, part in enumerate(parts)}
+    return {part: Taken(name, take(place), place=place) for place, part in enumerate(parts)}
 
 
 def find_prefix(arrays: Arrays, name: str) -> str:

@@ -15,9 +15,12 @@ from xmodal.pretrained.layer_rules import (
     TIMM_LAYER,
     Arrays,
     Table,
+    Taken,
     find_prefix,
+    name_of,
     nest,
     transformer_sizes,
+    with_axes,
 )
 from xmodal.pretrained.published_weights import Published, PublishedTower
 from xmodal.pretrained.vocabularies import words_of
@@ -38,15 +41,16 @@ _RELEASED: Table = {
     "text": "text_embeddings.",
 }
 _RELEASED_LAYERS = ("transformer.blocks.{}.", TIMM_LAYER)
-_TRANSFORMERS: Table = {
-    "class_token": "embeddings.cls_token",
-    "position_embeddings": "embeddings.position_embeddings",
+TRANSFORMERS: Table = {
+    "class_token": with_axes("embeddings.cls_token", 2),
+    "position_embeddings": with_axes("embeddings.position_embeddings"),
     "patches": "embeddings.patch_embeddings.projection",
     "norm": "layernorm",
     "modality_embeddings": "embeddings.token_type_embeddings.weight",
     "text": "embeddings.text_embeddings.",
 }
-_TRANSFORMERS_LAYERS = (
+"""The parts of transformers' ViLT, the first of which its ViT has too."""
+TRANSFORMERS_LAYERS: tuple[str, Table] = (
     "encoder.layer.{}.",
     {
         **{part: f"attention.attention.{part}" for part in ATTENTION},
@@ -57,6 +61,7 @@ _TRANSFORMERS_LAYERS = (
         "mlp_output": "output.dense",
     },
 )
+"""The layers of transformers' ViLT and ViT: their start, and the names in a layer."""
 
 
 def describe_vilt(source: WeightSource) -> Published:
@@ -64,22 +69,14 @@ def describe_vilt(source: WeightSource) -> Published:
     arrays = source.arrays
     start = find_prefix(arrays, "pooler.dense.weight")
     is_released = f"{start}{_RELEASED['modality_embeddings']}" in arrays
-    table = nest("", start, _RELEASED if is_released else _TRANSFORMERS)
-    layer, parts = _RELEASED_LAYERS if is_released else _TRANSFORMERS_LAYERS
+    table = nest("", start, _RELEASED if is_released else TRANSFORMERS)
+    layer, parts = _RELEASED_LAYERS if is_released else TRANSFORMERS_LAYERS
     head, classes = _find_head(arrays)
     text = str(table["text"])
     rows, _ = arrays[f"{text}word_embeddings.weight"].shape
     length, _ = arrays[f"{text}position_embeddings.weight"].shape
     sizes = transformer_sizes(arrays, nest("", start + layer, parts), "")
-    scorer = {
-        **nest("", text, EMBEDDINGS),
-        "modality_embeddings": table["modality_embeddings"],
-        "norm": table["norm"],
-        "pooler": f"{start}pooler.dense",
-        "output": head,
-    }
-    for number in range(sizes["depth"]):
-        scorer |= nest(f"layers_{number}/", start + layer.format(number), parts)
+    scorer = {**_scorer_table(table, start, sizes["depth"], (layer, parts)), "output": head}
     texts = {"tokenizer": "wordpiece", "lower_case": True, "max_length": length}
     encoder = {"name": "token_ids", "vocab_size": rows}
     words = Description(encoder, {"name": "none"}, texts, words_of(source, rows))
@@ -100,6 +97,45 @@ def describe_vilt(source: WeightSource) -> Published:
     )
 
 
+def transformers_tables(depth: int, patch: int) -> dict[str, Table]:
+    """Returns the names in transformers' model for retrieval by part of the model.
+
+    Args:
+      depth: layers.
+      patch: side of a patch in pixels.
+    """
+    table = nest("", "vilt.", TRANSFORMERS)
+    scorer = _scorer_table(table, "vilt.", depth, TRANSFORMERS_LAYERS)
+    image, scorer = _image_table(table, patch), {**scorer, "output": "rank_output"}
+    return {"image": image, "cross_encoder": scorer}
+
+
+def _scorer_table(
+    table: Table, start: str, depth: int, layers: tuple[str, Table]
+) -> dict[str, str | Taken]:
+    """Returns the names of the cross-encoder but for its head."""
+    scorer = {
+        **nest("", name_of(table["text"]), EMBEDDINGS),
+        "modality_embeddings": table["modality_embeddings"],
+        "norm": table["norm"],
+        "pooler": f"{start}pooler.dense",
+    }
+    for number in range(depth):
+        scorer |= nest(f"layers_{number}/", start + layers[0].format(number), layers[1])
+    return scorer
+
+
+def _image_table(table: Table, patch: int) -> Table:
+    # A convolution of patches is a linear layer of their pixels.
+    kernel = Taken(
+        f"{table['patches']}.weight",
+        lambda weight: weight.transpose(2, 3, 1, 0),
+        lambda kernel: kernel.reshape(patch, patch, 3, -1).transpose(3, 2, 0, 1),
+    )
+    names = ("patches", "class_token", "position_embeddings")
+    return {**{f"encoder/{name}": table[name] for name in names}, "encoder/patches/kernel": kernel}
+
+
 def _find_head(arrays: Arrays) -> tuple[str, int]:
     """The linear layer of the score and its outputs."""
     for name, classes in (("rank_output", 1), ("itm_score.fc", 2)):
@@ -111,7 +147,7 @@ def _find_head(arrays: Arrays) -> tuple[str, int]:
 
 def _describe_image(arrays: Arrays, table: Table) -> PublishedTower:
     width, _, patch, _ = arrays[f"{table['patches']}.weight"].shape
-    _, tokens, _ = arrays[str(table["position_embeddings"])].shape
+    _, tokens, _ = arrays[name_of(table["position_embeddings"])].shape
     grid = math.isqrt(tokens - 1)
     encoder = {
         "name": "patch_tokens",
@@ -120,8 +156,6 @@ def _describe_image(arrays: Arrays, table: Table) -> PublishedTower:
         "grid": grid,
         "normalization": "inception",
     }
-    # A convolution of patches is a linear layer of their pixels.
-    names = ("patches", "class_token", "position_embeddings")
-    rules = {f"encoder/{name}": table[name] for name in names}
     pixels = {"size": grid * patch, "patch": patch}
-    return PublishedTower(Description(encoder, {"name": "none"}, pixels), rules)
+    described = Description(encoder, {"name": "none"}, pixels)
+    return PublishedTower(described, _image_table(table, patch))

@@ -161,12 +161,14 @@ def read_safetensors(file: epath.Path) -> dict[str, np.ndarray]:
     return safetensors.numpy.load_file(os.fspath(file))
 
 
-def write_safetensors(file: epath.Path, arrays: Mapping[str, np.ndarray]) -> None:
+def write_safetensors(
+    file: epath.Path, arrays: Mapping[str, np.ndarray], metadata: dict[str, str] | None = None
+) -> None:
     """Writes a .safetensors file, a local one without a copy of the arrays in memory."""
     if is_in_object_store(file):
-        file.write_bytes(safetensors.numpy.save(dict(arrays)))
+        file.write_bytes(safetensors.numpy.save(dict(arrays), metadata))
     else:
-        safetensors.numpy.save_file(dict(arrays), os.fspath(file))
+        safetensors.numpy.save_file(dict(arrays), os.fspath(file), metadata)
 
 
 def _read_checkpoint(prefix: epath.Path) -> dict[str, np.ndarray]:

@@ -22,7 +22,7 @@ def run(tmp_path_factory):
 
 def test_a_bundle_travels_to_the_hub_and_back(run, fake_hub, tmp_path, monkeypatch, capsys):
     output = tmp_path / "bundle"
-    flags = [f"--model={run}", f"--output={output}", "--platforms=cpu", "--license=mit"]
+    flags = [str(run), f"--output={output}", "--platforms=cpu", "--license=mit"]
     monkeypatch.setattr(sys, "argv", ["export", *flags, "--push_to_hub=lab/tiny"])
     export.main()
     assert "/lab/tiny/commit/" in capsys.readouterr().out
