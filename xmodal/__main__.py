@@ -1,7 +1,10 @@
 """All commands: `xmodal COMMAND` is `python -m xmodal COMMAND`, in an installed wheel as well."""
 
+import argparse
+import os
 import runpy
 import sys
+from typing import Any
 
 # The module that a command runs, and what `xmodal --help` says of it.
 COMMANDS = {
@@ -43,6 +46,8 @@ COMMANDS = {
 def main() -> None:
     """Runs the command that the first argument names."""
     arguments = sys.argv[1:]
+    if "_ARGCOMPLETE" in os.environ:
+        arguments = _complete()
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage())
         return
@@ -55,11 +60,48 @@ def main() -> None:
     runpy.run_module(COMMANDS[command][0], run_name="__main__", alter_sys=True)
 
 
+def _complete() -> list[str]:
+    """Completes a line of a shell by argcomplete, which ends the process.
+
+    For flags of a command, it returns the command, which completes the line where it would parse
+    its own.
+    """
+    import argcomplete
+    from absl import app, flags
+
+    line = os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])]
+    before = line.split()[1:] if line[-1:].isspace() else line.split()[1:-1]
+    if not before or before[0] not in COMMANDS:
+        parser = argparse.ArgumentParser()
+        commands = parser.add_subparsers()
+        for name, (_, text) in COMMANDS.items():
+            commands.add_parser(name, help=text)
+        argcomplete.autocomplete(parser)
+    parse = argparse.ArgumentParser.parse_known_args
+
+    def complete(parser: argparse.ArgumentParser, *_: Any) -> Any:
+        argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
+        argcomplete.autocomplete(parser)
+
+    def complete_flags(*_: Any, **__: Any) -> None:
+        parser = argparse.ArgumentParser()
+        for module, defined in flags.FLAGS.flags_by_module_dict().items():
+            for flag in defined if not module.startswith("absl") else []:
+                parser.add_argument(f"--{flag.name}", help=(flag.help or "").replace("%", "%%"))
+        complete(parser)
+
+    argparse.ArgumentParser.parse_known_args = complete  # type: ignore[assignment, method-assign]
+    app.run = complete_flags  # type: ignore[assignment]
+    os.environ["_ARGCOMPLETE"] = "2"  # The line has one more word before the flags.
+    return before[:1]
+
+
 def _usage() -> str:
     width = max(map(len, COMMANDS))
     rows = (f"  {name:{width}}  {text}" for name, (_, text) in COMMANDS.items())
     return "\n".join(
         ["usage: xmodal COMMAND [FLAGS]; `xmodal COMMAND --help` lists its flags.", "", *rows]
+        + ["", 'For completion in bash or zsh: eval "$(register-python-argcomplete xmodal)"']
     )
 
 

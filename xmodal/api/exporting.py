@@ -14,7 +14,6 @@ from jax import export
 
 from xmodal.api.bundles import KNOWN_PLATFORMS, PLATFORMS, bundle
 from xmodal.api.bundles.bundle import Card, ImageCard, TextCard, open_bundle
-from xmodal.api.model import Model
 from xmodal.api.model_sources import Stored, make_model, read_folder
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
@@ -25,7 +24,7 @@ from xmodal.core.version import __version__
 from xmodal.data.text.tokenizer_files import vocabulary_file
 from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.pretrained.folder import check_new
-from xmodal.similarity import select_field
+from xmodal.similarity import Similarity, select_field
 
 _TOLERANCE = 1e-5
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -51,6 +50,17 @@ def export_model(
     for name in platforms or [""]:
         lookup("platforms", name, dict.fromkeys(KNOWN_PLATFORMS))
     check_new(output)
+    stored = read_embeddings(source, step, embeddings_only)
+    card, contents = _lower_modalities(stored, platforms)
+    with new_folder(output) as temporary:
+        bundle.write_card(temporary, card, contents)
+        if bundle.runs_here(platforms):
+            compare_models(stored, open_bundle(temporary, make_mesh(jax.local_devices())), "bundle")
+    return card
+
+
+def read_embeddings(source: str | os.PathLike, step: int | str, embeddings_only: bool) -> Stored:
+    """Returns a model without a cross-encoder, which may be left out; see `export_model`."""
     stored = read_folder(source, step)
     if stored.section.get("cross_encoder") is not None:
         if not (embeddings_only and make_dual_encoder(stored.section).embeds):
@@ -60,12 +70,7 @@ def export_model(
                 "xmodal.load."
             )
         stored = dataclasses.replace(stored, section={**stored.section, "cross_encoder": None})
-    card, contents = _lower_modalities(stored, platforms)
-    with new_folder(output) as temporary:
-        bundle.write_card(temporary, card, contents)
-        if bundle.runs_here(platforms):
-            compare_models(stored, open_bundle(temporary, make_mesh(jax.local_devices())), "bundle")
-    return card
+    return stored
 
 
 def _lower_modalities(stored: Stored, platforms: Sequence[str]) -> tuple[Card, dict[str, bytes]]:
@@ -87,35 +92,56 @@ def _lower_modalities(stored: Stored, platforms: Sequence[str]) -> tuple[Card, d
         for path, array in leaves.items()
     }
     contents = {bundle.WEIGHTS: safetensors.numpy.save(named)}
+    numbers = {name: float(x) for name, x in learned.items() if name not in arrays}
+    card = describe(stored, similarity, platforms, numbers)
+    if card.image is not None:
+        columns = {"image": (card.image.shape, card.image.dtype)}
+        contents["image"] = _lower(encoders, weights, columns, platforms)
+    if card.text is not None and stored.texts is not None:
+        for length in card.text.lengths:
+            columns = dict.fromkeys(("text_ids", "text_mask"), ((length,), "int32"))
+            contents[f"text-{length}"] = _lower(encoders, weights, columns, platforms)
+        file = vocabulary_file(stored.texts[1])
+        contents[file.name] = file.content
+    return card, contents
+
+
+def describe(
+    stored: Stored,
+    similarity: Similarity,
+    platforms: Sequence[str],
+    numbers: Mapping[str, float],
+    shorter: Sequence[int] = _LENGTHS,
+) -> Card:
+    """Returns the card of an export.
+
+    Args:
+      stored: the model.
+      similarity: its similarity.
+      platforms: see `Card`.
+      numbers: learned numbers of the similarity.
+      shorter: lengths of padded texts besides the longest one.
+    """
     image = text = None
     if stored.images is not None:
         shape, dtype = _image_shape(stored), "uint8" if stored.images.size else "float32"
         image = ImageCard(dataclasses.replace(stored.images, augment=None), shape, dtype)
-        columns = {"image": (shape, dtype)}
-        contents["image"] = _lower(encoders, weights, columns, platforms)
     if stored.texts is not None:
-        config, vocabulary = stored.texts
+        config = dataclasses.replace(stored.texts[0], augment=None, vocabulary="")
         longest = config.max_length
-        shorter = () if config.attend_to_padding else _LENGTHS
-        lengths = (*(length for length in shorter if length < longest), longest)
-        text = TextCard(dataclasses.replace(config, augment=None, vocabulary=""), lengths)
-        for length in lengths:
-            columns = dict.fromkeys(("text_ids", "text_mask"), ((length,), "int32"))
-            contents[f"text-{length}"] = _lower(encoders, weights, columns, platforms)
-        file = vocabulary_file(vocabulary)
-        contents[file.name] = file.content
+        kept = () if config.attend_to_padding else shorter
+        text = TextCard(config, (*(length for length in kept if length < longest), longest))
     # The functions return only the compared field.
     compared = {**dataclasses.asdict(similarity.config), "field": "vector", **similarity.options}
-    card = Card(
+    return Card(
         made_with={"xmodal": __version__, "jax": jax.__version__},
         source={**stored.source, "name": epath.Path(stored.source["name"]).name},
         platforms=tuple(platforms),
         similarity=compared,
-        parameters={name: float(x) for name, x in learned.items() if name not in arrays},
+        parameters=numbers,
         image=image,
         text=text,
     )
-    return card, contents
 
 
 def _image_shape(stored: Stored) -> tuple[int, ...]:
@@ -170,20 +196,21 @@ def _lower(
     return bytes(lowered.serialize())
 
 
-def compare_models(stored: Stored, other: Model, what: str) -> None:
+def compare_models(stored: Stored, other: Any, what: str, tolerance: float = _TOLERANCE) -> None:
     """Raises an error if a model's embeddings or scores of pairs differ from its source's.
 
     Args:
       stored: the source.
-      other: the model that was made of it.
+      other: the model that was made of it, or an object with its `embed_*` and `pairs`.
       what: its kind, for errors.
+      tolerance: largest difference, as a share of the largest number if that is above 1.
     """
     model = make_model(stored, make_mesh(jax.local_devices()))
     found: list[dict[str, np.ndarray]] = [{}, {}]
     texts, images = [], np.zeros(0)
     if stored.texts:
         words = stored.texts[1][-6:]
-        texts = [words[-1], " ".join(words)]
+        texts = [f"Two dogs, one of them brown, run on a {words[-1]}.", " ".join(words)]
     if stored.images is not None:
         is_picture, rng = stored.images.size > 0, np.random.default_rng(0)
         noise = rng.uniform(0, 256 if is_picture else 1, (2, *_image_shape(stored)))
@@ -199,7 +226,7 @@ def compare_models(stored: Stored, other: Model, what: str) -> None:
     for kind, expected in found[0].items():
         largest = max(float(np.abs(expected).max()), 1.0)
         difference = float(np.abs(found[1][kind] - expected).max()) / largest
-        if not difference <= _TOLERANCE:
+        if not difference <= tolerance:
             raise UserError(
                 f"The {kind} of the {what} differ by {difference:.1e} from those of "
                 f"{stored.source['name']}."

@@ -1,12 +1,14 @@
 """Exports a model: to a bundle, or to the folder that another library publishes.
 
     python -m xmodal export runs/quickstart --output=bundles/quickstart
+    python -m xmodal export runs/quickstart --format=onnx --output=models/quickstart
     python -m xmodal export runs/clip --format=transformers --output=models/clip
 
 MODEL is a run, or a model or tower of `xmodal convert`, local, gs:// or hf://. A bundle embeds
 without flax, orbax, optax or tensorflow; `xmodal.load` opens it, and bundle.json describes its
 contents. The folders of transformers and open_clip have weights, config, tokenizer and image
-processor. All of them match the model to 1e-5.
+processor. All of them match the model to 1e-5. A folder of ONNX needs no JAX and matches it to
+1e-4: README.md has the preprocessing, search.py answers queries over an index.
 """
 
 import argparse
@@ -14,7 +16,7 @@ import argparse
 from etils import epath
 
 from xmodal.api.bundles import CARD, KNOWN_PLATFORMS, PLATFORMS
-from xmodal.apps.arguments import add_texts, make_parser, name_list
+from xmodal.apps.arguments import add_texts, make_parser, name_list, require_extra
 from xmodal.core import console
 
 
@@ -33,6 +35,15 @@ def _bundle(args: argparse.Namespace) -> None:
     print(f"{args.output}: {len(names)} files, {size:.1f} MiB, for {', '.join(card.platforms)}")
 
 
+def _onnx(args: argparse.Namespace) -> None:
+    require_extra("onnx", "jax2onnx", "onnxruntime")
+    from xmodal.api.onnx_export import export_onnx
+
+    given = {"step": args.step, "embeddings_only": args.embeddings_only}
+    export_onnx(args.model, args.output, **given)
+    print(f"{args.output}: a model of ONNX; its README.md has the preprocessing")
+
+
 def _published(args: argparse.Namespace) -> None:
     from xmodal.api.publishing import export_published
 
@@ -41,7 +52,12 @@ def _published(args: argparse.Namespace) -> None:
     print(f"{args.output}: a model of {args.format}")
 
 
-FORMATS = {"bundle": _bundle, "open_clip": _published, "transformers": _published}
+FORMATS = {
+    "bundle": _bundle,
+    "onnx": _onnx,
+    "open_clip": _published,
+    "transformers": _published,
+}
 """Name of a format -> function that writes it."""
 
 

@@ -10,12 +10,11 @@ import tensorflow as tf
 from xmodal.data.pixels import resample
 from xmodal.data.pixels.augment import AugmentConfig, draw
 from xmodal.data.pixels.images import (
-    EVALUATION_CROPS,
     ImageConfig,
     decode_image,
     prepare_images,
 )
-from xmodal.data.pixels.resample import BICUBIC, BILINEAR
+from xmodal.data.pixels.resample import BICUBIC, BILINEAR, EVALUATION_CROPS
 
 SHAPES = [(51, 90), (41, 28), (20, 25)]
 

@@ -64,3 +64,37 @@ def test_files_of_another_kind(tmp_path):
     wrong.write_text('{"a": 1}')
     with pytest.raises(UserError, match=r"wrong.json is not a tokenizer.json: .*merges.txt, "):
         read_vocabulary(wrong)
+
+
+WORD_PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "red", "star", "##s", "cafe", "."]
+
+
+@pytest.mark.parametrize("attend", [False, True])
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "bpe_json", "unigram_json"])
+def test_a_tokenizer_as_json_has_the_same_ids(kind, attend, tmp_path):
+    pad = "the</w>" if kind == "bpe" else ""
+    options = {"max_length": T, "separators": "-.", "attend_to_padding": attend, "pad": pad}
+    if kind == "wordpiece":
+        tokenizer = make_tokenizer(TextConfig(**options), WORD_PIECES)
+    elif kind == "bpe":
+        pytest.importorskip("ftfy")
+        (tmp_path / "merges.txt").write_text("#version: 0.2\nt h\nth e</w>\na t</w>\n")
+        vocabulary = read_vocabulary(tmp_path / "merges.txt")
+        tokenizer = make_tokenizer(TextConfig("bpe", **options), vocabulary)
+    else:
+        path = write(tmp_path / "x.json", model=kind[:-5], pad_token="[MASK]", pad_id=4)
+        tokenizer = make(path, canonicalize=True, **options)
+    (tmp_path / "tokenizer.json").write_text(tokenizer.as_json())
+    texts = [*CAPTIONS[:4], *AWKWARD, "A Café-au_lait. (red) stars?", "the cat " * 20]
+    found = own(tmp_path / "tokenizer.json").encode_batch(texts)
+    ids, mask = tokenizer.encode(texts)
+    np.testing.assert_array_equal(ids, [each.ids for each in found])
+    if not attend:
+        np.testing.assert_array_equal(mask, [each.attention_mask for each in found])
+    assert set(mask.sum(axis=1) == T) == {True, False} - ({False} if attend else set())
+
+
+def test_words_of_nltk_and_first_words_have_no_json():
+    words = ["<pad>", "<start>", "<end>", "<unk>", "a"]
+    assert make_tokenizer(TextConfig("ptb"), words).as_json() is None
+    assert make_tokenizer(TextConfig(max_words=3), WORD_PIECES).as_json() is None

@@ -1,14 +1,17 @@
 """Resizes pictures like TensorFlow, TensorFlow 1 and Pillow, each with its own filter and rounding.
 
-Pillow's rounds after each axis, the others compute in float32 and round once.
+Pillow's rounds after each axis, the others compute in float32 and round once. The crops of
+evaluation are here as well: this file is copied into ONNX exports, and imports no xmodal.
 """
 
 import functools
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import PIL.Image
 
 BILINEAR, BICUBIC = PIL.Image.Resampling.BILINEAR, PIL.Image.Resampling.BICUBIC
+_Crop = Callable[[np.ndarray, int, float], np.ndarray]
 _MOST_PIXELS = 2**22  # Larger pictures are resized only where a part of them is needed.
 
 
@@ -128,3 +131,62 @@ def _cubic_table() -> tuple[np.ndarray, np.ndarray]:
     """Returns Keys' kernel at the distances k / 1024 and 1 + k / 1024, float32 [1025] each."""
     x = np.arange(1025) / 1024
     return _keys(x, -0.75).astype(np.float32), _keys(1 + x, -0.75).astype(np.float32)
+
+
+def _of_center(resize: Callable[[np.ndarray, int], np.ndarray]) -> _Crop:
+    """Returns the crop that resizes the central `fraction` of each side to a square."""
+
+    def crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+        height, width = picture.shape[:2]
+        top, left = (int((side - side * fraction) / 2) for side in (height, width))
+        return resize(picture[top : height - top, left : width - left], size)
+
+    return crop
+
+
+def _squash(kernel: PIL.Image.Resampling) -> _Crop:
+    return _of_center(
+        lambda picture, size: np.asarray(PIL.Image.fromarray(picture).resize((size, size), kernel))
+    )
+
+
+def simclr_crop(picture: np.ndarray, size: int, fraction: float) -> np.ndarray:
+    """Returns the central square, `fraction` of the shorter side, as uint8 [size, size, 3].
+
+    Follows the evaluation in data_util.py of google-research/simclr, whose released weights were
+    trained with TensorFlow 1 and its bicubic kernel.
+    """
+    height, width = picture.shape[:2]
+    side = max(1, int(np.rint(np.float32(fraction) * np.float32(min(height, width)))))
+    top, left = ((extent - side + 1) // 2 for extent in (height, width))
+    return resize_bicubic(picture[top : top + side, left : left + side], size)
+
+
+def resize_and_crop(
+    picture: np.ndarray, size: int, fraction: float, kernel: PIL.Image.Resampling
+) -> np.ndarray:
+    """Returns the central square of a resized picture, uint8 [size, size, 3].
+
+    Equals `Resize(size / fraction)` and `CenterCrop(size)` of torchvision on PIL images; with a
+    fraction of 1 and a bicubic kernel, the transform of openai/CLIP and "shortest" of open_clip.
+    """
+    sides = picture.shape[:2]
+    height, width = (round(size / fraction) * side // min(sides) for side in sides)
+    top, left = (round((side - size) / 2) for side in (height, width))
+    return resize_window(picture, (height, width), (top, left), size, kernel)
+
+
+EVALUATION_CROPS: Mapping[str, _Crop] = {
+    # With a fraction of 1, `resize(size)` of google-research/big_vision.
+    "big_vision": _of_center(resize_bilinear),
+    "clip": functools.partial(resize_and_crop, kernel=BICUBIC),
+    # The released code of the CxC dual encoder calls its parameter an area, but its TF op keeps
+    # that fraction of each side.
+    "cxc": _of_center(resize_antialiased),
+    "simclr": simclr_crop,
+    # With a fraction of 1, the "squash" of open_clip and the SigLIP of transformers.
+    "squash": _squash(BICUBIC),
+    "squash_bilinear": _squash(BILINEAR),
+    "torchvision": functools.partial(resize_and_crop, kernel=BILINEAR),
+}
+"""By `config.data.image.eval_transform`: picture, size and fraction -> uint8 [size, size, 3]."""

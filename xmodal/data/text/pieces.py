@@ -46,6 +46,7 @@ class Pieces:
       pad: padding token, unless the config names one; id 0 if the vocabulary has no such token.
       unknown: token of unknown words, which augmentation may insert.
       mask: token of masked words, which augmentation may insert.
+      library: the tokenizer of `tokenizers` that reads cleaned texts, if there is one.
     """
 
     ids_of: Callable[[str], Sequence[int]]
@@ -55,6 +56,7 @@ class Pieces:
     pad: str = PAD
     unknown: str = UNKNOWN
     mask: str = MASK
+    library: Tokenizer | None = None
 
 
 def word_pieces(file: TokenizerFile, config: TextConfig) -> Pieces:
@@ -155,7 +157,8 @@ def _from_library(
         groups = itertools.groupby(pairs, key=lambda pair: pair[0])
         return [[number for _, number in group] for _, group in groups]
 
-    return Pieces(remember(lambda text: tuple(encode(text).ids)), by_word, **special)
+    ids_of = remember(lambda text: tuple(encode(text).ids))
+    return Pieces(ids_of, by_word, library=tokenizer, **special)
 
 
 def sentence_pieces(file: TokenizerFile, config: TextConfig) -> Pieces:

@@ -2,9 +2,13 @@
 
 import functools
 import itertools
+import re
+import string
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import tokenizers
+from tokenizers import Regex, normalizers, processors
 
 from xmodal.core.errors import UserError
 from xmodal.data.text import pieces as pieces_lib
@@ -76,6 +80,37 @@ class Tokenizer:
     def read(self, texts: Sequence[str]) -> list[Sequence[int]]:
         """Returns all ids of texts, without special tokens and augmentation."""
         return [self._pieces.ids_of(self._cut(text)) for text in texts]
+
+    def as_json(self) -> str | None:
+        """Returns a tokenizer.json with the same ids, padded to T; None if there cannot be one.
+
+        Only `tokenizers` has this format: SentencePiece and words, some of which nltk splits, have
+        none. Of CLIP's clean-up, it lacks the repair of broken characters and HTML.
+        """
+        pieces, rules = self._pieces, self.rules
+        if pieces.library is None or rules["max_words"]:
+            return None
+        tokenizer = tokenizers.Tokenizer.from_str(pieces.library.to_str())
+        steps: list[normalizers.Normalizer] = [
+            normalizers.Replace(sign, " ") for sign in rules["separators"]
+        ]
+        if rules["canonicalize"]:
+            signs = re.escape(string.punctuation.replace("_", ""))
+            steps += [normalizers.Replace("_", " "), normalizers.Replace(Regex(f"[{signs}]"), "")]
+        if rules["canonicalize"] or rules["tokenizer"] == "bpe":
+            steps += [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+        if rules["lower_case"] and rules["tokenizer"] != "wordpiece":
+            steps.append(normalizers.Lowercase())
+        steps += [tokenizer.normalizer] if tokenizer.normalizer else []
+        tokenizer.normalizer = normalizers.Sequence(steps)
+        special = {*zip((*pieces.start, *pieces.end), (*self._start, *self._end), strict=True)}
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[*pieces.start, "$A", *pieces.end], special_tokens=list(special)
+        )
+        tokenizer.enable_truncation(self.max_length)
+        pad = self.vocabulary[self._pad]
+        tokenizer.enable_padding(pad_id=self._pad, pad_token=pad, length=self.max_length)
+        return tokenizer.to_str()
 
     def _marked(self, ids: Sequence[int]) -> list[int]:
         return [*self._start, *ids[: self.room], *self._end]
