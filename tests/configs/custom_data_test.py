@@ -7,6 +7,7 @@ from absl import flags, logging
 
 from configs import custom_data
 from tests.data_prep.captioned_images import own_folders
+from xmodal import data
 from xmodal.apps import config_flag
 from xmodal.pretrained import packaged_towers
 from xmodal.train import loop
@@ -55,6 +56,13 @@ def test_a_folder_is_all_that_a_user_gives(folder, tmp_path):
     assert report.startswith("# files, test split: own\n")
     assert "\n## Own pictures and captions (captioned_images)\n" in report
     assert list(run_dir.glob("**/events*"))
+    trained = run_folder.load_training_items(str(run_dir))
+    items = data.eval_split(run_folder.load_run(str(run_dir)).data.to_dict(), split="train")
+    assert trained == {
+        "images": items.image_hashes.tolist(),
+        "captions": list(items.caption_texts),
+    }
+    assert len(trained["images"]) > 30
     # Another run starts only from its text tower, with a different, random image encoder.
     other = custom_data.get_config()
     other.init_from.run, other.init_from.include = str(run_dir), ["text/"]

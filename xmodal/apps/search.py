@@ -1,5 +1,6 @@
 """Builds indexes of images and captions, and searches them.
 
+    python -m xmodal search PHOTOS
     python -m xmodal search build --model=RUN --images=PHOTOS --output=indexes/photos
     python -m xmodal search query --index=indexes/photos "a dog on a beach"
     python -m xmodal search query --index=indexes/photos --image=dog.jpg --format=html \
@@ -7,16 +8,20 @@
     python -m xmodal search duplicates indexes/photos --output=duplicates
     python -m xmodal search serve --index=indexes/photos --open
 
-A model is a run, a bundle or a folder of converted weights. Items are pictures (a folder, a list of
-files, or features in a .npy file), captions (one per line), or the items of a prepared dataset.
+The first builds the index of a folder or brings it up to date, and serves it. A folder that is
+named like a command is ./NAME. A model is a run, a bundle or a folder of converted weights. Items
+are pictures (a folder, a list of files, or features in a .npy file), captions (one per line), or
+the items of a prepared dataset.
 """
 
 import argparse
 import contextlib
 import pathlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from xmodal.api.search import KINDS, METHODS, MODALITIES
+from xmodal.apps import search_folder
 from xmodal.apps.arguments import (
     add_dataset,
     dataset_section,
@@ -33,7 +38,7 @@ from xmodal.core.files import check_writable, write_files
 if TYPE_CHECKING:
     import PIL.Image
 
-    from xmodal.api.search.index import Hit
+    from xmodal.api.search.index import Hit, Index
 
 FORMATS = ("table", "json", "html")
 
@@ -43,6 +48,7 @@ def main() -> None:
     """Runs the command that the arguments name."""
     args = _parse()
     commands = {"build": _build, "query": _query, "serve": _serve, "duplicates": _duplicates}
+    commands["folder"] = _search_folder
     commands[args.command](args)
 
 
@@ -60,6 +66,7 @@ def _build_together(args: argparse.Namespace) -> None:
 
     from xmodal.api.loading import load
     from xmodal.api.search import items as items_lib
+    from xmodal.api.search.formats import describe_index
     from xmodal.api.search.index import Index
     from xmodal.core import processes
     from xmodal.pretrained.folder import check_new
@@ -77,16 +84,7 @@ def _build_together(args: argparse.Namespace) -> None:
 
     def write() -> None:
         index.save(args.output)
-        for kind, gallery in index.galleries.items():
-            is_exact = gallery.recall is None
-            how = "exact search" if is_exact else f"recall@10 {gallery.recall:.3f} of exact search"
-            print(f"{kind}s: {len(gallery.names):,} items, {how}")
-            if gallery.left_out:
-                print(
-                    f"left out because they cannot be read: {len(gallery.left_out):,}; "
-                    f"{args.output}/{kind}_left_out.json lists them"
-                )
-        print(f"index in {args.output}")
+        print(describe_index(index, args.output))
 
     processes.first_does("write the index", write)
 
@@ -106,8 +104,10 @@ def _query(args: argparse.Namespace) -> None:
     elif image is not None:
         asked = open_upright(pathlib.Path(image))
     index = Index.open(args.index, model=args.model)
+    index.is_corrected = not args.uncorrected
     options = {name: getattr(args, name) for name in ("top", "find", "exact")}
-    hits, notes = index.query(args.text, image=image, **options), index.describe_query(args.text)
+    hits = index.query(args.text, image=image, **options)
+    notes = index.describe_query(args.text) + index.notes
     query = args.text if args.image is None else args.image
     find = args.find or next(kind for kind in KINDS if kind in index.galleries)
     missing: list[str] = []
@@ -160,11 +160,26 @@ def _duplicates(args: argparse.Namespace) -> None:
 def _serve(args: argparse.Namespace) -> None:
     require_extra("search", "starlette", "uvicorn")
     from xmodal.api.search.index import Index
-    from xmodal.api.search.server import serve
 
     index = Index.open(args.index, model=args.model)
+    _serve_index(index, args)
+
+
+def _search_folder(args: argparse.Namespace) -> None:
+    if not args.no_serve:
+        require_extra("search", "starlette", "uvicorn")
+    index = search_folder.update(args)
+    if not args.no_serve:
+        _serve_index(index, args)
+
+
+def _serve_index(index: "Index", args: argparse.Namespace) -> None:
+    from xmodal.api.search.server import serve
+
+    index.is_corrected = not args.uncorrected
+    name = getattr(args, "folder", args.index)
     with contextlib.suppress(KeyboardInterrupt):
-        serve(index, args.index, args.host, args.port, args.url, browse=args.open)
+        serve(index, name, args.host, args.port, args.url, browse=args.open)
 
 
 def _parse() -> argparse.Namespace:
@@ -196,11 +211,18 @@ def _parse() -> argparse.Namespace:
     serve = commands.add_parser("serve", help="search in a browser, and by JSON over HTTP")
     serve.add_argument("--index", required=True, help="the folder of an index")
     serve.add_argument("--model", help="a bundle of the index's model, or its new place")
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
-    serve.add_argument("--port", type=int, default=8000, help="port to listen at; 0 for a free one")
-    serve.add_argument("--url", default="", help="address of a proxy of this server")
-    serve.add_argument("--open", action="store_true", help="open the page in the browser")
-    return parser.parse_args()
+    folder = search_folder.add_parser(commands)
+    for each in (serve, folder):
+        each.add_argument("--host", default="127.0.0.1", help="address to listen at")
+        each.add_argument("--port", type=int, default=8000, help="port; 0 for a free one")
+        each.add_argument("--url", default="", help="address of a proxy of this server")
+        each.add_argument("--open", action="store_true", help="open the page in the browser")
+    for each in (query, serve, folder):
+        uncorrected = (
+            "rank by the similarity alone, even if images of the training crowd out others"
+        )
+        each.add_argument("--uncorrected", action="store_true", help=uncorrected)
+    return parser.parse_args(search_folder.with_command(sys.argv[1:], commands.choices))
 
 
 if __name__ == "__main__":

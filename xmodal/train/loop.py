@@ -92,6 +92,7 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
         keep_freed_memory(jax.default_backend())
         # Before the config, because a concurrent evaluation waits for the config.
         run_folder.save_records(run_dir, run.records)
+        _save_training_items(run, run_dir)
         has_texts = settings.data.text is not None
         words = data.load_vocabulary(settings.data, settings.train_split) if has_texts else None
         run_folder.save_config(run_dir, run.config, words)
@@ -154,6 +155,16 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
         logging.warning("Stopped before the final evaluation; the same command makes it.")
         return False
     return True
+
+
+def _save_training_items(run: Run, run_dir: str) -> None:
+    """Writes which of a user's images the run trains on, for search to recognize them."""
+    settings = run.settings
+    if processes.index() == 0 and data.follows_files(settings.data):
+        split = settings.train_split
+        items = data.eval_split(settings.data, split=split, train_split=split)
+        hashes = items.image_hashes.tolist()
+        run_folder.save_training_items(run_dir, hashes, items.caption_texts)
 
 
 def make_batches(

@@ -20,12 +20,12 @@ def make_vectors(count, seed, shape=(4,)):
     return np.random.default_rng(seed).integers(1, 4, (count, *shape)).astype(np.float32)
 
 
-def sort_all(name, queries, items, top, items_left):
-    """Computes all scores and sorts them."""
+def sort_all(name, queries, items, top, items_left, losses):
+    """Computes all scores, lowers and sorts them."""
     scorer = make_scorer(name)
     left, right = scorer.prepare(queries), scorer.prepare(items)
     scores = scorer.score(right, left).T if items_left else scorer.score(left, right)
-    scores = np.asarray(scores)
+    scores = np.asarray(scores) - losses
     order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
     return np.take_along_axis(scores, order, axis=1), order
 
@@ -38,10 +38,11 @@ def test_exact_search_is_a_stable_sort(name, items_left, monkeypatch):
     monkeypatch.setattr(nearest, "_BLOCK", 29)
     shape = (2, 4) if name in SEVERAL else (4,)
     items, queries = make_vectors(100, 0, shape), make_vectors(7, 1, shape)
-    search = ExactSearch(make_scorer(name, items_left), items)
+    losses = np.arange(100, dtype=np.float32) % 3 / 8
+    search = ExactSearch(make_scorer(name, items_left), items, losses)
     for top in (1, 100):
         scores, rows = search(queries, top)
-        expected_scores, expected = sort_all(name, queries, items, top, items_left)
+        expected_scores, expected = sort_all(name, queries, items, top, items_left, losses)
         np.testing.assert_array_equal(rows, expected)
         np.testing.assert_array_equal(scores, expected_scores)
     assert len(np.unique(expected_scores[0])) < 100  # some are equal
@@ -63,8 +64,11 @@ def test_approximate_search_reaches_its_recall_and_scores_exactly(name):
     items[1700] = items[3]
     queries[0] = items[3]
     scorer = make_scorer(name)
-    truth_scores, truth = ExactSearch(scorer, items)(queries, 10)
-    search = ApproximateSearch(scorer, items, None, (1, 2))
+    losses = np.zeros(len(items), np.float32)
+    losses[::2] = 0.01
+    losses[1700] = losses[3]
+    truth_scores, truth = ExactSearch(scorer, items, losses)(queries, 10)
+    search = ApproximateSearch(scorer, items, losses, None, (1, 2))
     recall = search.tune(queries, truth, 0.9)
     probes, candidates = search.effort
     scores, rows = search(queries, 10)

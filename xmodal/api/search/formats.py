@@ -5,8 +5,23 @@ import json
 import pathlib
 from collections.abc import Callable, Sequence
 
-from xmodal.api.search.index import Hit
+from xmodal.api.search.index import Hit, Index
 from xmodal.core.page import Group, Page, PageItem, PageRow, Picture, Section
+
+
+def describe_index(index: Index, place: str) -> str:
+    """Returns a line per kind of items, with what was left out, and the notes on the index."""
+    lines = []
+    for kind, gallery in index.galleries.items():
+        is_exact = gallery.recall is None
+        how = "exact search" if is_exact else f"recall@10 {gallery.recall:.3f} of exact search"
+        lines.append(f"{kind}s: {len(gallery.names):,} items, {how}")
+        if gallery.left_out:
+            lines.append(
+                f"left out because they cannot be read: {len(gallery.left_out):,}; "
+                f"{place}/{kind}_left_out.json lists them"
+            )
+    return "\n".join([*lines, *index.notes, f"index in {place}"])
 
 
 def as_table(hits: Sequence[Hit], notes: Sequence[str] = ()) -> str:

@@ -5,6 +5,7 @@ image_tokens.npz, ...           their tokens, if the similarity compares them
 image.json, caption.json        names of the items, a list
 image_left_out.json             names and faults of pictures that cannot be read, if there are any
 image_lists.faiss, ...          of approximate search, in the format of faiss
+image_training.npz              which images were trained on, and what their scores lose
 """
 
 import dataclasses
@@ -26,7 +27,9 @@ from xmodal.core.untrusted.saved_arrays import load_arrays
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 
 REMEDY = "build the index again."
-_FACTS = ("dataset", "effort", "recall")  # Fields of a gallery in the card of the index.
+# Fields of a gallery in the card of the index, and in its file of training images.
+_FACTS = ("dataset", "effort", "recall", "folder", "files")
+_OF_TRAINING = ("trained", "penalties")
 
 
 @dataclasses.dataclass
@@ -42,6 +45,10 @@ class IndexGallery:
       effort: see `ApproximateSearch`.
       recall: share of the exact top ten that approximate search finds.
       tokens: tokens of the items, if the model compares them.
+      folder: the folder that these are all pictures of, see `folder_index`; else "".
+      files: path -> size and time of its files when they were read, with those left out.
+      trained: which items the model was trained on, bool [N]; None if that is unknown.
+      penalties: what the scores of texts with the items lose, float32 [N], see `hubs`.
     """
 
     names: Sequence[str]
@@ -52,6 +59,10 @@ class IndexGallery:
     effort: Sequence[int] = (1, 2)
     recall: float | None = None
     tokens: RaggedTokens | None = None
+    folder: str = ""
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    trained: np.ndarray | None = None
+    penalties: np.ndarray | None = None
 
     def embedding(self, row: int) -> ItemEmbeddings:
         """Returns the embedding of an item, of length 1."""
@@ -68,6 +79,8 @@ class IndexGallery:
         if self.left_out:
             faults = json.dumps(self.left_out, indent=2)
             (folder / f"{kind}_left_out.json").write_text(faults + "\n")
+        if arrays := {n: x for n in _OF_TRAINING if (x := getattr(self, n)) is not None}:
+            np.savez(folder / f"{kind}_training.npz", **arrays)
         if self.lists:
             lists = import_faiss().serialize_index(self.lists)
             (folder / f"{kind}_lists.faiss").write_bytes(lists.tobytes())
@@ -76,9 +89,8 @@ class IndexGallery:
     @classmethod
     def read(cls, folder: epath.Path, kind: str, record: Mapping[str, Any]) -> Self:
         """Returns a gallery from its files and its record in the card."""
-        tokens, faults, lists = (
-            folder / f"{kind}_{name}" for name in ("tokens.npz", "left_out.json", "lists.faiss")
-        )
+        names = "tokens.npz", "left_out.json", "lists.faiss", "training.npz"
+        tokens, faults, lists, training = (folder / f"{kind}_{name}" for name in names)
         index = None
         if lists.exists():
             index = import_faiss().deserialize_index(np.frombuffer(lists.read_bytes(), np.uint8))
@@ -88,7 +100,31 @@ class IndexGallery:
             left_out=read_json(faults, REMEDY) if faults.exists() else {},
             lists=index,
             tokens=RaggedTokens(**load_arrays(tokens)) if tokens.exists() else None,
-            **{name: record[name] for name in _FACTS},
+            **(dict(load_arrays(training)) if training.exists() else {}),
+            **{name: record[name] for name in _FACTS if name in record},
+        )
+
+    @classmethod
+    def join(cls, parts: Sequence[Self], files: Mapping[str, str]) -> Self:
+        """Returns the items of files, in their order; parts may have other and older files."""
+        rows, left_out, start = dict[str, int](), dict[str, str](), 0
+        for part in parts:
+            now = dict(part.files.items() & files.items())
+            rows |= {name: row for row, name in enumerate(part.names, start) if name in now}
+            left_out |= {name: fault for name, fault in part.left_out.items() if name in now}
+            start += len(part.names)
+        names = [name for name in files if name in rows]
+        order = np.array([rows[name] for name in names], int)
+        tokens = [part.tokens for part in parts if part.tokens is not None]
+        trained = [part.trained for part in parts if part.trained is not None]
+        return cls(
+            names,
+            np.concatenate([part.vectors for part in parts])[order],
+            left_out={n: left_out[n] for n in files if n in left_out and n not in rows},
+            tokens=RaggedTokens.join(tokens)[order] if tokens else None,
+            trained=np.concatenate(trained)[order] if trained else None,
+            folder=parts[0].folder,
+            files=files,
         )
 
 
@@ -108,10 +144,6 @@ def embed_items(model: Model, kind: str, items: SearchItems) -> IndexGallery:
     # Every process has only read its share.
     every = processes.gather(f"embed the {kind}s", json.dumps(own))
     faults = {int(row): fault for each in every for row, fault in json.loads(each).items()}
-    if len(faults) == len(names):
-        raise UserError(
-            f"None of the {len(names):,} {kind}s can be read; the first is {names[0]}: {faults[0]}."
-        )
     rows = [row for row in range(len(names)) if row not in faults]
     found = found[rows] if faults else found
     return IndexGallery(
@@ -121,3 +153,10 @@ def embed_items(model: Model, kind: str, items: SearchItems) -> IndexGallery:
         dataset=items.dataset,
         left_out={names[row]: faults[row] for row in sorted(faults)},
     )
+
+
+def check_not_empty(gallery: IndexGallery) -> None:
+    """Raises an error if all pictures were left out."""
+    if not len(gallery.names):
+        (name, fault), count = next(iter(gallery.left_out.items())), len(gallery.left_out)
+        raise UserError(f"None of the {count:,} images can be read; the first is {name}: {fault}.")

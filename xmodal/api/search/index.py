@@ -20,10 +20,11 @@ from xmodal.api.bundles import CARD as BUNDLE
 from xmodal.api.item_embeddings import tokens_of
 from xmodal.api.loading import load
 from xmodal.api.model import Model
-from xmodal.api.search import KINDS, METHODS
-from xmodal.api.search.gallery import REMEDY, IndexGallery, embed_items
+from xmodal.api.search import KINDS, METHODS, hubs
+from xmodal.api.search.gallery import REMEDY, IndexGallery, check_not_empty, embed_items
 from xmodal.api.search.items import SearchItems, from_values
 from xmodal.api.search.nearest import (
+    OF_UNIT_VECTORS,
     TOP,
     ApproximateSearch,
     ExactSearch,
@@ -72,11 +73,13 @@ class Index:
     Attributes:
       model: embeds queries.
       galleries: "image" and "caption" -> items, if there are any.
+      is_corrected: whether the scores of texts with images are corrected, see `hubs`, if the model
+        was trained on some of the images. It may be changed.
     """
 
     def __init__(self, model: Model, galleries: Mapping[str, IndexGallery]) -> None:
         """Assembles an index from its parts; use `build` or `open` instead."""
-        self.model, self.galleries = model, dict(galleries)
+        self.model, self.galleries, self.is_corrected = model, dict(galleries), True
         # Not a decorator of the method, which would keep every index for good.
         self._search = functools.cache(self._make_search)
 
@@ -109,13 +112,50 @@ class Index:
         items = {kind: each for kind, each in given.items() if len(each.names)}
         if not items:
             raise UserError("There is nothing to index: pass images, captions or both.")
-        index = cls(model, {kind: embed_items(model, kind, x) for kind, x in items.items()})
-        for kind, gallery in index.galleries.items():
+        galleries = {kind: embed_items(model, kind, x) for kind, x in items.items()}
+        training = hubs.read_training_items(model)
+        if training and (gallery := galleries.get("image")):
+            names = items["image"].names
+            pairs = zip(names, items["image"].read(0, len(names)), strict=True)
+            pictures = (each for name, each in pairs if name not in gallery.left_out)
+            gallery.trained = training.has_trained_on(pictures)
+        return cls(model, galleries).complete(training, method, recall)
+
+    def complete(
+        self, training: hubs.TrainingItems | None, method: str = "auto", recall: float = 0.95
+    ) -> Self:
+        """Prepares the search of items that were embedded; see `build`, and `hubs` for training."""
+        bank = None
+        for gallery in self.galleries.values():
+            check_not_empty(gallery)
+        if training and self.trained and self.model.similarity_name in OF_UNIT_VECTORS:
+            gallery, bank = self.galleries["image"], hubs.embed_bank(self.model, training)
+            items = self._scorer("image", "caption"), bank, gallery.vectors
+            count = max(1, round(len(bank) / len(training.images)))
+            gallery.penalties = hubs.compute_penalties(*items, count)
+        for kind, gallery in self.galleries.items():
             many = len(gallery.names) >= _WORTH_LISTS and importlib.util.find_spec("faiss")
             if method == "approximate" or (method == "auto" and many):
                 logging.info("Tuning approximate search of %d %ss.", len(gallery.names), kind)
-                index._add_lists(kind, recall)
-        return index
+                self._add_lists(kind, recall, bank)
+        return self
+
+    @property
+    def trained(self) -> int:
+        """Number of images that the model was trained on, as far as is known."""
+        gallery = self.galleries.get("image")
+        return 0 if gallery is None or gallery.trained is None else int(gallery.trained.sum())
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on the index for its users."""
+        if not self.trained:
+            return []
+        gallery = self.galleries["image"]
+        corrects = self.is_corrected and gallery.penalties is not None
+        then = "scores of texts with images are corrected" if corrects else "texts find them easily"
+        of = f"{self.trained:,} of the {len(gallery.names):,} images"
+        return [f"The model was trained on {of}; {then}."]
 
     @classmethod
     def open(
@@ -198,7 +238,8 @@ class Index:
         kind, row = like or ("caption" if image is None else "image", -1)
         find = find or next(each for each in KINDS if each in self.galleries)
         gallery = lookup("find", find, self.galleries)
-        search, model = self._search(find, kind, exact or gallery.lists is None), self.model
+        is_exact, model = exact or gallery.lists is None, self.model
+        search = self._search(find, kind, is_exact, self.is_corrected)
         left_out = row if find == kind else -1
         query: Any
         if like is not None:
@@ -212,8 +253,11 @@ class Index:
             query = model.embed_images([image], upright=upright)
         (scores,), (rows,) = search(query, min(top + (left_out >= 0), len(gallery.names)))
         found = [each for each in zip(scores, rows, strict=True) if each[1] not in (-1, left_out)]
+        definition = model.similarity_name
+        if self._losses(find, kind, self.is_corrected).any():
+            definition += ", corrected for training images"
         return [
-            Hit(rank, int(row), gallery.names[row], float(score), model.similarity_name)
+            Hit(rank, int(row), gallery.names[row], float(score), definition)
             for rank, (score, row) in enumerate(found[:top], start=1)
         ]
 
@@ -234,13 +278,14 @@ class Index:
             return []
         return ["The model knows no word of the query, so it cannot tell it from other texts."]
 
-    def _make_search(self, find: str, kind: str, exact: bool) -> Search:
+    def _make_search(self, find: str, kind: str, exact: bool, corrects: bool) -> Search:
         gallery, (similarity, parameters) = self.galleries[find], self.model.measure
-        scorer, vectors = self._scorer(find, kind), gallery.vectors
+        vectors = gallery.vectors
+        items = self._scorer(find, kind), vectors, self._losses(find, kind, corrects)
         search: Search = (
-            ExactSearch(scorer, vectors)
+            ExactSearch(*items)
             if exact
-            else ApproximateSearch(scorer, vectors, gallery.lists, gallery.effort)
+            else ApproximateSearch(*items, gallery.lists, gallery.effort)
         )
         if similarity.module is None:
             return search
@@ -249,8 +294,15 @@ class Index:
                 f"Similarity {similarity.name!r} compares images with texts, so the query of "
                 f"{find}s cannot be of the same kind."
             )
-        items = HostItems(vectors, tokens_of(gallery))
-        return rerank(search, similarity, parameters, items, items_left=find == "image")
+        found = HostItems(vectors, tokens_of(gallery))
+        return rerank(search, similarity, parameters, found, items_left=find == "image")
+
+    def _losses(self, find: str, kind: str, corrects: bool) -> np.ndarray:
+        """What the scores of items with queries of a kind lose, float32 [N]."""
+        gallery = self.galleries[find]
+        if corrects and kind == "caption" and gallery.penalties is not None:
+            return gallery.penalties
+        return np.zeros(len(gallery.names), np.float32)
 
     def _scorer(self, find: str, kind: str) -> Scorer:
         """Compares the vectors of queries with items; a similarity of tokens takes the nearest."""
@@ -266,18 +318,20 @@ class Index:
             dtype=similarity.choose_precision(),
         )
 
-    def _add_lists(self, kind: str, least: float) -> None:
+    def _add_lists(self, kind: str, least: float, bank: np.ndarray | None) -> None:
         """Builds faiss's index with the effort that reaches the recall; none if no effort does."""
         gallery = self.galleries[kind]
         # Captions are queries for images and images for captions, if there are both.
         asking = next((each for each in self.galleries if each != kind), kind)
         asked = self.galleries[asking].vectors
+        if kind == "image" and bank is not None:
+            asking, asked = "caption", bank
         rng = np.random.default_rng(0)
         rows = rng.choice(len(asked), min(_SAMPLE, len(asked)), replace=False)
         queries, top = np.asarray(asked[np.sort(rows)]), min(TOP, len(gallery.names))
-        scorer = self._scorer(kind, asking)
-        _, truth = ExactSearch(scorer, gallery.vectors)(queries, top)
-        approximate = ApproximateSearch(scorer, gallery.vectors, None, gallery.effort)
+        items = self._scorer(kind, asking), gallery.vectors, self._losses(kind, asking, True)
+        _, truth = ExactSearch(*items)(queries, top)
+        approximate = ApproximateSearch(*items, None, gallery.effort)
         recall = approximate.tune(queries, truth, least)
         if recall >= least:
             gallery.lists, gallery.effort = approximate.lists, approximate.effort

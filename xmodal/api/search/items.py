@@ -60,7 +60,7 @@ def from_images(place: str) -> SearchItems:
         links_first = sorted(pictures, key=lambda file: not file.is_symlink())
         found = sorted({file.resolve(): file for file in links_first}.values())
         if not found:
-            raise UserError(f"--images={place} has no picture ({', '.join(IMAGE_ENDINGS)}).")
+            raise UserError(f"{place} has no picture ({', '.join(IMAGE_ENDINGS)}).")
         return dataclasses.replace(from_values(list(map(str, found))), may_be_damaged=True)
     if path.suffix == ".npy":
         features = read_array(path)

@@ -29,7 +29,7 @@ _ITERATIONS = 8
 _MOST_CANDIDATES = 64  # Per hit; where more are needed, exact search takes less time and memory.
 _NUMBERS = 2**24  # Most numbers in the items that are scored at a time.
 # Similarities that faiss compares by vectors of length 1, and by distances; others by products.
-_OF_UNIT_VECTORS = ("cosine", "max_cosine")
+OF_UNIT_VECTORS = ("cosine", "max_cosine")
 _OF_DISTANCES = ("euclidean", "match_probability", "order")
 
 _unit_length = jax.jit(unit_length)
@@ -83,17 +83,19 @@ class Scorer:
 class ExactSearch:
     """Compares queries, float32 [Q, D] or [Q, K, D], with every item."""
 
-    def __init__(self, scorer: Scorer, vectors: np.ndarray) -> None:
-        """Prepares the items, float32 [N, D] or [N, K, D]."""
-        self._scorer = scorer
+    def __init__(self, scorer: Scorer, vectors: np.ndarray, penalties: np.ndarray) -> None:
+        """Prepares the items, float32 [N, D] or [N, K, D], whose scores lose penalties [N]."""
+        self._scorer, ends = scorer, range(_BLOCK, len(vectors), _BLOCK)
         with in_precision(scorer.dtype):
             self._blocks = [
-                scorer.prepare(jnp.asarray(scorer.place(block)))
-                for block in np.split(vectors, range(_BLOCK, len(vectors), _BLOCK))
+                (scorer.prepare(jnp.asarray(scorer.place(block))), jnp.asarray(lost))
+                for block, lost in zip(
+                    np.split(vectors, ends), np.split(penalties, ends), strict=True
+                )
             ]
 
-        def find(queries: Any, items: Any, top: int) -> Any:
-            scores = scorer.score(queries, items)
+        def find(queries: Any, block: Any, top: int) -> Any:
+            scores = scorer.score(queries, block[0]) - block[1]
             scores = jnp.where(scores == 0, 0.0, scores)  # To top_k, -0.0 is smaller.
             return jax.lax.top_k(scores, min(top, scores.shape[1]))
 
@@ -132,10 +134,16 @@ class ApproximateSearch:
     """
 
     def __init__(
-        self, scorer: Scorer, vectors: np.ndarray, lists: Any, effort: Sequence[int]
+        self,
+        scorer: Scorer,
+        vectors: np.ndarray,
+        penalties: np.ndarray,
+        lists: Any,
+        effort: Sequence[int],
     ) -> None:
-        """Takes items float32 [N, D] or [N, K, D], and their lists, which are built if None."""
+        """Takes items, see `ExactSearch`, and their lists, which are built if None."""
         self._scorer, self._vectors, self.effort = scorer, vectors, effort
+        self._penalties = penalties
         self.lists = self._build(self._points(vectors)) if lists is None else lists
 
     def __call__(self, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
@@ -149,7 +157,7 @@ class ApproximateSearch:
             self._scorer.rescore(queries[block], self._vectors[np.maximum(items[block], 0)])
             for block in (slice(start, start + size) for start in range(0, len(queries), size))
         ]
-        return _best(np.concatenate(parts), items, top)
+        return _best(np.concatenate(parts) - self._penalties[items], items, top)
 
     def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> float:
         """Sets the least effort that reaches a recall; if none does, the largest.
@@ -183,7 +191,7 @@ class ApproximateSearch:
         def scale(array: np.ndarray) -> np.ndarray:
             return np.asarray(_unit_length(array)) if is_unit else array
 
-        is_unit, found = self._scorer.name in _OF_UNIT_VECTORS, self._scorer.place(vectors)
+        is_unit, found = self._scorer.name in OF_UNIT_VECTORS, self._scorer.place(vectors)
         if found.ndim == 3:
             found = scale(found).mean(axis=1)
         return np.ascontiguousarray(scale(found), np.float32)

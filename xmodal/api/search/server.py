@@ -71,7 +71,7 @@ def make_app(index: Index, hosts: Collection[str], name: str) -> Starlette:
 
     def find(query: dict[str, Any], shown: str) -> Response:
         with lock:
-            notes = index.describe_query(query.get("text"))
+            notes = index.describe_query(query.get("text")) + index.notes
             return _answer(as_json(shown, index.query(**query), notes))
 
     async def search(request: Request) -> Response:

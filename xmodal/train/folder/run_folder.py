@@ -102,6 +102,16 @@ def load_records(run_dir: str) -> Records:
     return _load(run_dir, "records.json")
 
 
+def save_training_items(run_dir: str, images: Sequence[int], captions: Sequence[str]) -> None:
+    """Writes `RUN_DIR/training_items.json`: hashes of the images trained on, and their captions."""
+    _save(run_dir, "training_items.json", {"images": images, "captions": captions})
+
+
+def load_training_items(run_dir: str) -> dict[str, list[Any]]:
+    """Returns what `save_training_items` wrote; empty for a run on a published dataset."""
+    return _load(run_dir, "training_items.json")
+
+
 def save_evaluated(run_dir: str, metrics: Mapping[int, Mapping[str, float]]) -> None:
     """Writes `RUN_DIR/evaluated.json` on process 0: the metrics of all evaluated steps."""
     _save(run_dir, "evaluated.json", metrics)
