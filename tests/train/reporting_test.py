@@ -14,7 +14,7 @@ IDS = np.array([4, 9], np.int32)
 
 
 class Recorder:
-    """Keeps the arguments of an `EventWriter`."""
+    """Keeps the arguments of a `Writer`."""
 
     def __init__(self):
         self.written = {}
@@ -69,10 +69,10 @@ def test_speed_waiting_and_eta_leave_out_pauses(clock):
     # Reported when step 2 is read, after four steps of two seconds.
     assert list(written) == [3]
     perf = written[3]
-    np.testing.assert_allclose(perf["perf/examples_per_second"], 3 * 16 / 8)
-    np.testing.assert_allclose(perf["perf/data_wait_share"], 0.25)
-    np.testing.assert_allclose(perf["perf/eta_seconds"], 97 * 8 / 3)
-    np.testing.assert_allclose(perf["perf/device_tflops_per_second"], (1 + 2 + 3) / 8)
+    np.testing.assert_allclose(perf["train_perf/examples_per_second"], 3 * 16 / 8)
+    np.testing.assert_allclose(perf["train_perf/data_wait_share"], 0.25)
+    np.testing.assert_allclose(perf["train_perf/eta_seconds"], 97 * 8 / 3)
+    np.testing.assert_allclose(perf["train_perf/device_tflops_per_second"], (1 + 2 + 3) / 8)
 
 
 def test_a_failure_carries_the_evidence(tmp_path):

@@ -1,9 +1,17 @@
-"""The writer of TensorBoard files."""
+"""The writer of TensorBoard files, and what all writers have in common.
 
+The descriptions of scalars are in scalars.toml.
+"""
+
+import fnmatch
+import functools
 import io
+import pathlib
+import re
 import socket
 import time
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -12,6 +20,8 @@ import PIL.Image
 from etils import epath
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.custom_scalar import layout_pb2
+from tensorboard.plugins.custom_scalar import metadata as layout_metadata
 from tensorboard.plugins.histogram.summary_v2 import histogram_pb
 from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.plugins.image.metadata import create_summary_metadata
@@ -20,12 +30,46 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
-from xmodal.core.config import flatten_section
-
 _FLUSH_SECONDS = 120.0  # A bucket stores the whole file again at each flush.
 
 
-class EventWriter:
+class Writer:
+    """Receives what a run reports; a service leaves out what it has no place for."""
+
+    def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
+        """Writes numbers by tag."""
+
+    def write_texts(self, step: int, texts: Mapping[str, str]) -> None:
+        """Writes texts in Markdown by tag."""
+
+    def write_histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
+        """Writes histograms of numbers by tag."""
+
+    def write_pictures(self, step: int, pictures: Mapping[str, bytes]) -> None:
+        """Writes encoded pictures by tag."""
+
+    def flush(self) -> None:
+        """Makes everything written so far visible to readers."""
+
+    def close(self) -> None:
+        """Ends the writing."""
+
+
+class Writers(Writer):
+    """Passes every call on to several writers."""
+
+    def __init__(self, *writers: Writer) -> None:
+        """Takes any number of writers, also none."""
+
+        def call(name: str, *arguments: Any) -> None:
+            for each in writers:
+                getattr(each, name)(*arguments)
+
+        for name in (each for each in vars(Writer) if not each.startswith("_")):
+            setattr(self, name, functools.partial(call, name))
+
+
+class EventWriter(Writer):
     """Writes a file of events, on process 0 only.
 
     TensorBoard's own `EventFileWriter` imports TensorFlow where it is installed, which takes
@@ -46,19 +90,19 @@ class EventWriter:
         self.flush()
 
     def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
-        """Writes numbers by tag."""
-        self._write(step, (scalar_pb(tag, float(x)) for tag, x in scalars.items()))
+        """See `Writer`."""
+        self._write(step, (scalar_pb(t, float(x), describe(t)) for t, x in scalars.items()))
 
     def write_texts(self, step: int, texts: Mapping[str, str]) -> None:
-        """Writes texts in Markdown by tag."""
+        """See `Writer`."""
         self._write(step, (text_pb(tag, text) for tag, text in texts.items()))
 
     def write_histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """Writes histograms of numbers by tag."""
+        """See `Writer`."""
         self._write(step, (histogram_pb(tag, x) for tag, x in values.items()))
 
     def write_pictures(self, step: int, pictures: Mapping[str, bytes]) -> None:
-        """Writes encoded pictures by tag, for the IMAGES tab."""
+        """See `Writer`."""
         self._write(step, (_picture_pb(tag, data) for tag, data in pictures.items()))
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
@@ -67,21 +111,35 @@ class EventWriter:
         The row has the name of the file's folder. With an id of a trial, it would show the mean
         over folders with the same id.
         """
-        shown = {
-            path: value if isinstance(value, bool | int | float | str) else str(value)
-            for path, value in flatten_section(settings).items()
-            if not isinstance(value, Mapping)
-        }
-        self._write(0, [hparams_pb(shown, trial_id="")])
+        self._write(0, [hparams_pb(dict(settings), trial_id="")])
+
+    def write_layout(self, selection: str, directions: Collection[str]) -> None:
+        """Writes the page of the main metrics for the CUSTOM SCALARS tab.
+
+        It has the loss, the metric that selects checkpoints, R@1, and the learning rate.
+
+        Args:
+          selection: the tag that selects checkpoints.
+          directions: the directions of R@1.
+        """
+        charts = {"loss": "train/loss$", selection: f"{re.escape(selection)}$"}
+        charts |= {f"R@1 {each}": f".*/{each}/recall@1$" for each in directions}
+        category, summary = layout_pb2.Category(title="Main metrics"), Summary()
+        for title, pattern in (charts | {"learning rate": "train/learning_rate$"}).items():
+            category.chart.add(title=title).multiline.tag.append(pattern)
+        content = make_tensor_proto(layout_pb2.Layout(category=[category]).SerializeToString())
+        metadata = layout_metadata.create_summary_metadata()
+        summary.value.add(tag=layout_metadata.CONFIG_SUMMARY_TAG, metadata=metadata, tensor=content)
+        self._write(0, [summary])
 
     def flush(self) -> None:
-        """Makes everything written so far visible to readers."""
+        """See `Writer`."""
         self._flushed = time.monotonic()
         if self._records is not None:
             self._records.flush()
 
     def close(self) -> None:
-        """Closes the file."""
+        """See `Writer`."""
         if self._records is not None:
             self._records.close()
 
@@ -93,6 +151,14 @@ class EventWriter:
             self._records.write(event.SerializeToString())
         if time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self.flush()
+
+
+@functools.cache
+def describe(tag: str) -> str:
+    """Returns the description of a scalar, in Markdown; "" if it has none."""
+    text = pathlib.Path(__file__).with_name("scalars.toml").read_text(encoding="utf-8")
+    known = tomllib.loads(text).items()
+    return next((about for name, about in known if fnmatch.fnmatch(tag, f"*{name}")), "")
 
 
 def _picture_pb(tag: str, data: bytes) -> Summary:

@@ -19,11 +19,12 @@ from xmodal.evals.reports.summary import select_curves
 from xmodal.train import frozen_features, reporting
 from xmodal.train.compiled_step import compile_step
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
-from xmodal.train.evaluation.run_subjects import evaluate_best
-from xmodal.train.event_writer import EventWriter
+from xmodal.train.evaluation.run_subjects import evaluate_best, evaluate_start
+from xmodal.train.event_writer import EventWriter, Writer, Writers
 from xmodal.train.folder import folder_lock, run_folder
 from xmodal.train.folder.checkpoints import Checkpoints
 from xmodal.train.folder.finished import mark_finished, next_steps
+from xmodal.train.loggers import TENSORBOARD, open_services
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.resolve import resolve
@@ -66,23 +67,24 @@ def train(
     with folder_lock.hold(run_dir):
         run = resolve(config, run_dir, allow_changes=allow_changes)
         evaluation = RunEvaluation(run, stores=True, watch=watch)
-        if not _train(run, run_dir, evaluation):
-            return False
-        with stoppable("the same command evaluates again"):
-            evaluate_best(evaluation, run_dir)
+        with contextlib.closing(open_services(run.config.to_dict(), run_dir)) as services:
+            if not _train(run, run_dir, evaluation, services):
+                return False
+            with stoppable("the same command evaluates again"):
+                evaluate_best(evaluation, run_dir, services)
         mark_finished(config, run_dir, evaluation.files)
     if processes.index() == 0:
         print(next_steps(run_dir, run.config), flush=True)
     return True
 
 
-def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
+def _train(run: Run, run_dir: str, evaluation: RunEvaluation, services: Writer) -> bool:
     """Runs the remaining steps; returns False if a signal stopped it before the last one."""
     settings, description = run.settings, describe(run)
     logging.info("%s", description)
     state = starting_state(run, run_dir, sets_aside=True)
-    features = frozen_features.open_or_compute(run, state)
     first_step, total_steps = int(state.step), settings.total_steps
+    features = frozen_features.open_or_compute(run, state) if first_step < total_steps else ()
     with contextlib.ExitStack() as stack:
         # The first batches are read during compilation.
         batches = stack.enter_context(contextlib.closing(make_batches(run, first_step, features)))
@@ -101,7 +103,12 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
         saver = stack.enter_context(
             contextlib.closing(Checkpoints(run_dir, settings.checkpoint, settings.best_checkpoint))
         )
-        writer = stack.enter_context(contextlib.closing(EventWriter(run_dir)))
+        writer = services
+        if TENSORBOARD in settings.loggers:
+            events = stack.enter_context(contextlib.closing(EventWriter(run_dir)))
+            directions = ("i2t", "t2i") if "image" in run.model.towers else ("t2t",)
+            events.write_layout(settings.best_checkpoint.metric, directions)
+            writer = Writers(events, services)
         reporter = reporting.Reporter(writer, settings)
         trace = stack.enter_context(contextlib.ExitStack())
         facts = {"config": run.config.to_json_best_effort(indent=2), "parameters": description}
@@ -114,12 +121,17 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation) -> bool:
                 metrics = evaluation.run_state(
                     step, state, Views(writer, settings.tensorboard, step)
                 )
-                writer.write_scalars(step, select_curves(metrics))
+                metric = settings.best_checkpoint.metric  # It may repeat another metric.
+                selecting = {tag: metrics[tag] for tag in (metric,) if tag in metrics}
+                writer.write_scalars(step, select_curves(metrics) | selecting)
                 opt_state = observe_metrics(settings.optimizer, state.opt_state, metrics)
                 state = dataclasses.replace(state, opt_state=opt_state)
                 saver.save(state, metrics)
             return state
 
+        if first_step == 0 < total_steps and settings.init_from.has_weights:
+            with contextlib.suppress(StopRequestedError), interruptible(stop_requested):
+                evaluate_start(evaluation, run_dir, state)
         try:
             for step in range(first_step, total_steps + 1):
                 # An earlier start may have evaluated and saved this step.

@@ -21,7 +21,7 @@ from xmodal.train.evaluation.subjects import Opened
 from xmodal.train.evaluation.suite import Subject
 from xmodal.train.inherit import inherit
 from xmodal.train.initialization import from_towers
-from xmodal.train.resolve import build_run
+from xmodal.train.resolve import build_run, changed_settings
 from xmodal.train.run import Run
 from xmodal.train.run_config import fill
 from xmodal.train.sections import InitConfig
@@ -71,8 +71,9 @@ def open_towers(
         parts = build_untrained(own)
         evaluation = RunEvaluation(parts, names=names, trains=False)
         label = epath.Path(folder).name if len(folders) > 1 else config.name
-        subjects, views = _subjects(evaluation, label), parts.settings.tensorboard
-        members[folder] = Opened(evaluation.suite, subjects, views, own.to_dict())
+        subjects, settings = _subjects(evaluation, label), parts.settings
+        shown = changed_settings(settings)
+        members[folder] = Opened(evaluation.suite, subjects, settings.tensorboard, shown)
     return open_ensemble(members, split) if len(members) > 1 else members[folder]
 
 

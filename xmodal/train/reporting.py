@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from xmodal.core.errors import UserError
 from xmodal.core.files import finite_or_none
-from xmodal.train.event_writer import EventWriter
+from xmodal.train.event_writer import Writer
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.run_config import RunConfig
 
@@ -62,7 +62,7 @@ class Reporter:
     work while the host waits for the scalars.
     """
 
-    def __init__(self, writer: EventWriter, settings: RunConfig) -> None:
+    def __init__(self, writer: Writer, settings: RunConfig) -> None:
         """Starts the clock; `settings` are those of the run."""
         self._writer, self._settings = writer, settings
         self._consecutive_skips = 0
@@ -157,21 +157,21 @@ class Reporter:
             for name, last in self._scalars[-1].items()
         }
         perf = {
-            "perf/examples_per_second": count * self._settings.batch_size / training,
-            "perf/data_wait_share": self._waiting / training,
-            "perf/eta_seconds": (total_steps - done) * training / count,
+            "train_perf/examples_per_second": count * self._settings.batch_size / training,
+            "train_perf/data_wait_share": self._waiting / training,
+            "train_perf/eta_seconds": (total_steps - done) * training / count,
         }
         if self._flops:
-            perf["perf/device_tflops_per_second"] = self._flops / training / 1e12
+            perf["train_perf/device_tflops_per_second"] = self._flops / training / 1e12
         if (stats := jax.local_devices()[0].memory_stats()) and "peak_bytes_in_use" in stats:
-            perf["perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
+            perf["train_perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
         self._writer.write_scalars(done, scalars | perf)
         self._clear()
-        rate = perf["perf/examples_per_second"]
+        rate = perf["train_perf/examples_per_second"]
         logging.info(
             "step %d/%d  loss %.4f  %s examples/s  %s left  data wait %.0f %%",
             *(done, total_steps, scalars["train/loss"]),
             f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}",
-            tqdm.format_interval(perf["perf/eta_seconds"]),
-            100 * perf["perf/data_wait_share"],
+            tqdm.format_interval(perf["train_perf/eta_seconds"]),
+            100 * perf["train_perf/data_wait_share"],
         )

@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 from xmodal import data
 from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
-from xmodal.core.config import check_keys, flatten_section, lookup, read
+from xmodal.core.config import check_keys, defaults, flatten_section, lookup, read
 from xmodal.core.errors import UserError
 from xmodal.core.tree_paths import leaves_by_path
 from xmodal.data.text.text_config import ID_FIELDS
@@ -31,6 +31,8 @@ from xmodal.models import Devices, make_dual_encoder
 from xmodal.train.folder import run_folder
 from xmodal.train.folder.run_folder import Records
 from xmodal.train.inherit import inherit
+from xmodal.train.loggers import check_packages
+from xmodal.train.optimization.optimizer import OptimizerConfig
 from xmodal.train.optimization.schedules import read_schedule
 from xmodal.train.run import Run
 from xmodal.train.run_config import RunConfig, fill, read_settings
@@ -40,7 +42,7 @@ from xmodal.train.tree import check_patterns
 # What may differ: no update depends on these, or they choose equivalent implementations.
 _MAY_CHANGE = re.compile(
     r"(name|log_every|non_finite|best_checkpoint|checkpoint|sharding|tensorboard|profile)(\.|$)"
-    r"|frozen_features\.folder$|init_from\.published$"
+    r"|frozen_features\.folder$|init_from\.published$|loggers$"
     r"|data\.(data_dir|manual_dir|ratings_dir|prefetch)$"
     # How a vocabulary is learned; the run already has its own.
     r"|data\.text\.(vocabulary_size|min_count)$"
@@ -48,6 +50,8 @@ _MAY_CHANGE = re.compile(
     r"|tasks\..+\.loss\.options\.(engine|chunk_size)$"
     r"|evals\.\w+\.(final_split|batch_size|bootstrap_samples)$"
 )
+# Settings that TensorBoard shows even if they are the defaults.
+_MAIN = ("batch_size", "optimizer.learning_rate", "seed", "total_steps")
 # The token ids of a text, which the weights depend on, can never differ.
 _IDS = re.compile(rf"data\.text\.({'|'.join((*ID_FIELDS, 'vocabulary'))})$")
 
@@ -189,6 +193,7 @@ def fill_metrics(settings: RunConfig, evals: Mapping[str, Options]) -> RunConfig
 def check_start(run: Run) -> None:
     """Raises an error if a run cannot train on its devices and data."""
     settings = run.settings
+    check_packages(settings.loggers)
     batch_size, parts = settings.batch_size, settings.accumulation_steps
     if batch_size % (run.mesh.size * parts):
         times = f" times config.accumulation_steps={parts}" if parts > 1 else ""
@@ -307,7 +312,7 @@ def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]
     """Returns path -> (value before, value now) for all differences that affect training."""
     one, other = _flat(before), _flat(now)
     # The last step is always evaluated, and the plateau sees that evaluation.
-    if not any(
+    if not before.total_steps or not any(
         each.optimizer.plateau or read_schedule(each.optimizer.schedule).ends_with_run
         for each in (before, now)
     ):
@@ -316,6 +321,22 @@ def differences(before: RunConfig, now: RunConfig) -> dict[str, tuple[Any, Any]]
         path: (one.get(path), other.get(path))
         for path in one | other
         if one.get(path) != other.get(path) and not _MAY_CHANGE.match(path)
+    }
+
+
+def changed_settings(settings: RunConfig) -> dict[str, Any]:
+    """Returns path -> value of the settings that affect training and are not the defaults.
+
+    Models and tasks have no defaults. The seed, the batch size, the number of steps and the
+    learning rate are always among them.
+    """
+    sections = {"optimizer": defaults(OptimizerConfig), "data": defaults(data.DataConfig)}
+    known = flatten_section(json.loads(json.dumps(defaults(RunConfig) | sections)))
+    return {
+        path: value if isinstance(value, bool | int | float | str) else str(value)
+        for path, value in _flat(settings).items()
+        if path in _MAIN
+        or (known.get(path, {}) != value and value != {} and not _MAY_CHANGE.match(path))
     }
 
 

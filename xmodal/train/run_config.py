@@ -11,6 +11,7 @@ from xmodal import data
 from xmodal.core.config import Bounds, check_value, lookup, read, setting
 from xmodal.core.errors import UserError
 from xmodal.models import ENCODERS
+from xmodal.train.loggers import LOGGERS, TENSORBOARD
 from xmodal.train.optimization.optimizer import OptimizerConfig
 from xmodal.train.optimization.run_lengths import UP_TO, resolve_epochs, resolve_sizes
 from xmodal.train.sections import (
@@ -42,7 +43,7 @@ class RunConfig:
       evals: evaluators by name, read by `evals`.
       best_checkpoint: see `BestCheckpointConfig`.
       seed: seed of parameters, order, augmentation and dropout.
-      total_steps: number of updates.
+      total_steps: number of updates; 0 evaluates the initial weights.
       batch_size: examples per batch on all devices together.
       accumulation_steps: parts in which a batch is embedded, and its pairs are scored, one by one,
         if the activations do not fit in memory; losses see the whole batch, see `accumulation`.
@@ -55,6 +56,7 @@ class RunConfig:
       init_from: see `InitConfig`.
       frozen_features: see `FrozenFeaturesConfig`.
       checkpoint: see `CheckpointConfig`.
+      loggers: what receives the curves, any of "tensorboard", "wandb" and "mlflow", see `loggers`.
       tensorboard: see `TensorBoardConfig`.
       profile: see `ProfileConfig`; None for no trace.
       sharding: (regular expression searched in a path of the state, rule) pairs; the first match
@@ -69,7 +71,7 @@ class RunConfig:
     evals: Mapping[str, Any]
     best_checkpoint: BestCheckpointConfig = dataclasses.field(default_factory=BestCheckpointConfig)
     seed: int = setting(0, at_least=0, below=2**63)
-    total_steps: int = setting(10_000, at_least=1, below=2**31 - 1)  # counted in int32
+    total_steps: int = setting(10_000, at_least=0, below=2**31 - 1)  # counted in int32
     batch_size: int = setting(128, at_least=2)
     accumulation_steps: int = setting(1, at_least=1)
     log_every: int = setting(50, at_least=1)
@@ -80,6 +82,7 @@ class RunConfig:
     init_from: InitConfig = dataclasses.field(default_factory=InitConfig)
     frozen_features: FrozenFeaturesConfig = dataclasses.field(default_factory=FrozenFeaturesConfig)
     checkpoint: CheckpointConfig = dataclasses.field(default_factory=CheckpointConfig)
+    loggers: tuple[str, ...] = setting((TENSORBOARD,), one_of=LOGGERS)
     tensorboard: TensorBoardConfig = dataclasses.field(default_factory=TensorBoardConfig)
     profile: ProfileConfig | None = None
     sharding: tuple[tuple[str, str], ...] = setting(((".*", "replicated"),), pattern=True)

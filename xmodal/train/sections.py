@@ -65,6 +65,11 @@ class InitConfig:
     concepts: str = ""
     published: tuple[str, ...] = setting((), pattern=True)
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether any tower starts from weights; word vectors alone do not count."""
+        return any((self.run, self.model, self.towers.image, self.towers.text))
+
     def __post_init__(self) -> None:
         towers = dataclasses.asdict(self.towers)
         if self.model and any(towers.values()):

@@ -1,12 +1,14 @@
 """TensorBoard files of a run: scalars, pictures of queries, similarities, and embeddings.
 
-SCALARS     losses, norms, learning rates; perf/...; the tags of metrics.json
+SCALARS     the tags of metrics.json; train/...: losses, norms, learning rates; train_perf/...:
+            speed. TensorBoard sorts these groups by name
+CUSTOM      the main metrics on one page
 IMAGES      EVALUATOR/DIRECTION/queries/N: a query, the items that it finds, and its positives with
             their ranks and ratings; the queries are the same at every step
 HISTOGRAMS  EVALUATOR/DIRECTION/similarity/positive and /other, for the same pairs at every step
 TEXT        config, parameters, EVALUATOR/report
 PROJECTOR   embeddings of images and captions of the final evaluation
-HPARAMS     settings and final metrics, a row per finished run
+HPARAMS     settings that differ from the defaults, and final metrics, a row per finished run
 
 `config.tensorboard` sets the number of each; zero leaves it out. All processes take part, because
 scores come from all devices; process 0 draws and writes.
@@ -42,7 +44,7 @@ from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.score_rows import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
-from xmodal.train.event_writer import EventWriter
+from xmodal.train.event_writer import Writer
 
 # In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns. A
 # run keeps pictures of every evaluation, so they should be small.
@@ -50,6 +52,8 @@ _COLUMNS, _CELL, _PICTURE, _FRAME = 3, 140, 120, 3
 _LINE, _FONT, _LETTERS, _LINES = 15, 12, 19, 4  # For a text in a cell.
 _QUALITY = 60  # For JPEG: text is still sharp.
 _INK, _PALE, _PAPER, _MARK = (20, 20, 20), (90, 90, 90), (255, 255, 255), (10, 125, 50)
+_COLORS = {"image": (31, 119, 180), "caption": (255, 127, 14)}
+"""Frames of items in the projector, which colors no point until a user asks for it."""
 
 
 def draw_section(section: Section) -> bytes:
@@ -111,8 +115,9 @@ def write_projector(
 ) -> None:
     """Writes vectors, captions and pictures for the tab "Projector" of a run's folder.
 
-    Images and captions are shown in one cloud; a caption has the picture of its image. If an item
-    has several vectors, they are averaged.
+    Images and captions are shown in one cloud; a caption has the picture of its image. Pictures of
+    images have a blue frame, those of captions an orange one. If an item has several vectors, they
+    are averaged.
 
     Args:
       folder: folder of the event files that TensorBoard shows as one run.
@@ -140,7 +145,7 @@ def write_projector(
         if tiles:
             entry.sprite.image_path = f"{file}.png"
             entry.sprite.single_image_dim.extend([_TILE, _TILE])
-            files[entry.sprite.image_path] = _sprite(tiles)
+            files[entry.sprite.image_path] = _sprite(tiles, [_COLORS[kind] for _, kind, _ in rows])
     files["projector_config.pbtxt"] = text_format.MessageToString(config)
     write_files(folder, files)
 
@@ -178,13 +183,14 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
     return "".join("\t".join(" ".join(cell.split()) for cell in row) + "\n" for row in rows)
 
 
-def _sprite(pictures: Sequence[bytes]) -> bytes:
-    """Returns all pictures as tiles of one, row by row, as a PNG file."""
+def _sprite(pictures: Sequence[bytes], colors: Sequence[tuple[int, int, int]]) -> bytes:
+    """Returns all pictures as tiles of one, row by row, with their frames, as a PNG file."""
     columns = math.ceil(math.sqrt(len(pictures)))
     sheet = PIL.Image.new("RGB", (columns * _TILE, -(-len(pictures) // columns) * _TILE), _PAPER)
-    for number, picture in enumerate(pictures):
+    for number, (picture, color) in enumerate(zip(pictures, colors, strict=True)):
         row, column = divmod(number, columns)
         tile = to_rgb(open_picture(picture)).resize((_TILE, _TILE))
+        PIL.ImageDraw.Draw(tile).rectangle((0, 0, _TILE - 1, _TILE - 1), None, color, _FRAME)
         sheet.paste(tile, (column * _TILE, row * _TILE))
     return _encode(sheet, "PNG")
 
@@ -216,7 +222,7 @@ class Views:
     Every process has to call this, because scores are computed on all devices.
     """
 
-    def __init__(self, writer: EventWriter, config: TensorBoardConfig, step: int) -> None:
+    def __init__(self, writer: Writer, config: TensorBoardConfig, step: int) -> None:
         """Opens the views of a step."""
         self.writer, self._config, self._step = writer, config, step
         self._shown: dict[str, tuple[Embeddings, Items]] = {}

@@ -67,4 +67,6 @@ def test_every_point_has_its_vector_text_and_picture(tmp_path):
         np.testing.assert_allclose(vector, known[list(ids).index(wanted)], rtol=1e-4)
         at = divmod(number, per_row)
         tile = sprite[at[0] * height : (at[0] + 1) * height, at[1] * width : (at[1] + 1) * width]
-        assert set(tile[..., 0].ravel()) == {image}
+        assert set(tile[3:-3, 3:-3, 0].ravel()) == {image}
+        frame = (31, 119, 180) if row["kind"] == "image" else (255, 127, 14)
+        assert (tile[:3] == frame).all()

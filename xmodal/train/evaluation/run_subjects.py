@@ -27,25 +27,54 @@ from xmodal.evals import Evaluation
 from xmodal.evals.evaluators import Split
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.model_adapter import EncoderAdapter, Ensemble
+from xmodal.evals.reports.summary import select_curves
 from xmodal.evals.scores.embed import Items
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import Opened, evaluate_subjects
-from xmodal.train.evaluation.suite import EvalSuite, Subject
+from xmodal.train.evaluation.suite import EvalSuite, Request, Subject
+from xmodal.train.event_writer import Writer
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.folder.curves import read_curves
+from xmodal.train.resolve import changed_settings
 from xmodal.train.start import initial_state
+from xmodal.train.tree import TrainState
 
 POLL_SECONDS = 5.0
+_START = os.path.join("step_0", FINAL)
 # The metrics in the table of a curve; all have an interval.
 _SHOWN = ("recall@1", "accuracy@1", "map@r", "spearman")
 _T = TypeVar("_T")
 
 
-def evaluate_best(evaluation: RunEvaluation, run_dir: str) -> list[Evaluation]:
-    """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`."""
-    best = run_folder.best_step(run_dir)
+def evaluate_start(evaluation: RunEvaluation, run_dir: str, state: TrainState) -> None:
+    """Evaluates the state of step 0 on the final splits into `RUN_DIR/step_0/test`, once.
+
+    Args:
+      evaluation: the evaluation of the run.
+      run_dir: its folder.
+      state: its state, with the same sharding as in training.
+    """
+    output, settings = os.path.join(run_dir, _START), evaluation.parts.settings
+    if run_folder.steps(run_dir) and (epath.Path(output) / "metrics.json").exists():
+        return
+    adapter = evaluation.adapter(state.all_params(), state.model_state)
+    subject = Subject(f"{settings.name} step 0", adapter, step=0)
+    evaluate_subjects(Opened(evaluation.suite, [subject], settings.tensorboard), output)
+
+
+def evaluate_best(evaluation: RunEvaluation, run_dir: str, services: Writer) -> list[Evaluation]:
+    """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`.
+
+    With results of `evaluate_start`, it is compared with them. The metrics also go to `services`.
+    """
+    best, start = run_folder.best_step(run_dir), os.path.join(run_dir, _START)
+    request = Request(compare=start if best and epath.Path(start).exists() else None, lenient=True)
     opened = open_run(evaluation, run_dir, [best])
-    return evaluate_subjects(opened, os.path.join(run_dir, FINAL))
+    evaluations = evaluate_subjects(opened, os.path.join(run_dir, FINAL), request)
+    for each in evaluations:
+        curves = select_curves(each.tagged).items()
+        services.write_scalars(best, {f"{FINAL}/{tag}": value for tag, value in curves})
+    return evaluations
 
 
 def open_run(evaluation: RunEvaluation, run_dir: str, steps: Iterable[int]) -> Opened:
@@ -74,7 +103,8 @@ def open_run(evaluation: RunEvaluation, run_dir: str, steps: Iterable[int]) -> O
             curves = read_curves(run_dir, settings.best_checkpoint.metric)
             yield Subject(name, evaluation.adapter(*weights), describe, records, step, curves)
 
-    return Opened(evaluation.suite, subjects(), settings.tensorboard, parts.config.to_dict())
+    shown = changed_settings(settings)
+    return Opened(evaluation.suite, subjects(), settings.tensorboard, shown)
 
 
 def describe_captions(settings: data.DataConfig, train_split: str, split: Items) -> list[str]:

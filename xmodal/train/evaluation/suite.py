@@ -18,7 +18,7 @@ from xmodal.evals import Evaluation, evaluate_source, make_evaluator
 from xmodal.evals.evaluators import Evaluator, Options
 from xmodal.evals.evaluators.benchmarks import BenchmarksOptions
 from xmodal.evals.reports.evaluate import EXAMPLES
-from xmodal.evals.reports.evaluation import Points, find_ranks
+from xmodal.evals.reports.evaluation import Points, find_evaluations, find_ranks, find_same
 from xmodal.evals.reports.paired_differences import check_comparable
 from xmodal.evals.reports.results import evaluator_tag
 from xmodal.evals.scores import files
@@ -34,6 +34,7 @@ class Request:
     Attributes:
       split: split of the run's dataset; None for the final split of every evaluator.
       compare: results of another model, see `EvalSuite.load_others`; None for no comparison.
+      lenient: whether an evaluator that `compare` has no results of is left out, not an error.
       examples: queries of every rule on the pages of examples; 0 for no pages.
       save_embeddings: npz file for the embeddings, of which all evaluators must share one set; None
         for no file.
@@ -45,6 +46,7 @@ class Request:
 
     split: str | None = None
     compare: str | None = None
+    lenient: bool = False
     examples: int = EXAMPLES
     save_embeddings: str | None = None
     save_scores: str | None = None
@@ -163,6 +165,9 @@ class EvalSuite:
             evaluator = self.evaluator(name, self.split_of(name, request.split))
             if request.compare is not None:
                 labels, records = evaluator.hashes, evaluator.provenance.records
+                places = find_evaluations(request.compare)
+                if request.lenient and name not in find_same(labels, records, places):
+                    continue
                 others[name] = find_ranks(request.compare, name, labels, records)
                 if labels:
                     check_comparable(labels, others[name])

@@ -34,7 +34,10 @@ def mark_finished(
 
 
 def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[epath.Path]:
-    """Returns the reports of a run that finished with this config and these files, or none."""
+    """Returns the reports of a run that finished with this config and these files, or none.
+
+    With them are the comparisons with its start.
+    """
     path = epath.Path(run_dir) / _MARK
     mark = read_json(path, "remove it.") if path.exists() else {}
     if mark.get("config_hash") != _hash(config):
@@ -42,8 +45,11 @@ def finished_reports(config: ml_collections.ConfigDict, run_dir: str) -> list[ep
     for folder, known in mark["files"].items():
         if not os.path.isdir(folder) or hash_files(pathlib.Path(folder)) != known:
             return []
-    reports = [epath.Path(run_dir) / FINAL / name / "report.md" for name in sorted(config.evals)]
-    return reports if all(report.exists() for report in reports) else []
+    folders = [epath.Path(run_dir) / FINAL / name for name in sorted(config.evals)]
+    if not all((folder / "report.md").exists() for folder in folders):
+        return []
+    found = [folder / name for folder in folders for name in ("report.md", "comparison.md")]
+    return [each for each in found if each.exists()]
 
 
 def next_steps(run_dir: str, config: ml_collections.ConfigDict) -> str:

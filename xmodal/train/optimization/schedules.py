@@ -118,10 +118,11 @@ def make_schedule(section: Mapping[str, Any], peak: float, total_steps: int) -> 
     Args:
       section: `config.optimizer.schedule`.
       peak: the learning rate that the schedule scales.
-      total_steps: length of the run, which must exceed the warm-up.
+      total_steps: length of the run, which must exceed the warm-up; 0 for a run without updates.
     """
     schedule = read_schedule(section)
     warmup = schedule.warmup_steps
+    total_steps = total_steps or warmup + 1  # Without any update, the rate does not matter.
     if warmup >= total_steps:
         raise UserError(
             f"config.optimizer.schedule.warmup_steps={warmup} leaves nothing of "
