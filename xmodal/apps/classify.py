@@ -53,17 +53,13 @@ def main() -> None:
     options = ZeroShotOptions("zero_shot", templates=tuple(args.templates))
     options.find_prompts("--templates")
     items, model = from_images(args.images), load(args.model)
-    if len(model.modalities) < 2:
-        raise UserError(
-            f"{args.model} embeds only {model.modalities[0]}s; class names need a model of images "
-            "and texts, such as a CLIP."
-        )
 
     def unit(vectors: np.ndarray) -> np.ndarray:
         return to_unit(np.asarray(vectors), model.name, "classify")
 
+    prototypes = options.embed_classes(classes, model.embed_texts, unit)
     gallery = embed_items(model, "image", items)
-    scores = unit(gallery.vectors) @ options.embed_classes(classes, model.embed_texts, unit).T
+    scores = unit(gallery.vectors) @ prototypes.T
     order = np.argsort(-scores, axis=1, kind="stable")[:, :2]
     cosines = np.take_along_axis(scores, order, axis=1)
     margins, groups, rows = cosines[:, 0] - cosines[:, 1], [], [_COLUMNS]

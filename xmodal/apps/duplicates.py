@@ -5,24 +5,21 @@ unrelated pictures depend on the model, so by default it is 5 standard deviation
 random pairs. See the README of search for its precision and recall.
 """
 
-import collections
-from collections.abc import Callable, Hashable
-
 import numpy as np
-import PIL.Image
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from xmodal.api.search.formats import show_item
 from xmodal.api.search.gallery import IndexGallery
+from xmodal.api.search.pictures import ItemPictures, open_upright
 from xmodal.core.files import csv_text
-from xmodal.core.page import Group, Page, PageRow, Section
+from xmodal.core.page import Group, Page, PageItem, PageRow, Section, encode_jpeg
 from xmodal.evals.evaluators.classification import to_unit
 
 _BLOCK = 1024  # Pictures that are compared with all others at a time.
 _DEVIATIONS, _SAMPLE = 5, 20_000
 _SHOWN = 100  # Groups on the page.
-_COLUMNS: tuple[object, ...] = ("group", "file", "cosine", "exact_copy")
+_COLUMNS: tuple[object, ...] = ("group", "file", "cosine")
 
 
 def find_pairs(vectors: np.ndarray, threshold: float | None = None) -> tuple[float, np.ndarray]:
@@ -47,18 +44,20 @@ def find_pairs(vectors: np.ndarray, threshold: float | None = None) -> tuple[flo
     return threshold, pairs[np.argsort(-pairs[:, 2], kind="stable")]
 
 
-def make_duplicates(
-    gallery: IndexGallery,
-    open_picture: Callable[[int], PIL.Image.Image | None],
-    threshold: float | None,
-) -> tuple[str, dict[str, str]]:
+def make_duplicates(gallery: IndexGallery, threshold: float | None) -> tuple[str, dict[str, str]]:
     """Returns a line about the near duplicates of a gallery, and the files to write.
 
     Args:
       gallery: pictures.
-      open_picture: returns the picture of an item, None if there is none to show.
       threshold: see `find_pairs`.
     """
+    pictures = ItemPictures(gallery)
+
+    def show(row: int, cosine: float) -> PageItem:
+        source = pictures.find(row)
+        small = None if source is None else encode_jpeg(open_upright(source, side=320), 320)
+        return show_item(gallery.names[row], small, [f"cosine {cosine:.3f}"])
+
     threshold, pairs = find_pairs(gallery.vectors, threshold)
     ends, size = pairs[:, :2].astype(np.int64).T, len(gallery.names)
     graph = coo_matrix((pairs[:, 2], tuple(ends)), shape=(size, size))
@@ -68,24 +67,11 @@ def make_duplicates(
         groups.setdefault(labels[row], {}).setdefault(row, cosine)
     sections, rows = [], [_COLUMNS]
     for number, group in enumerate(groups.values(), 1):
-        pictures, items = [_shrink(open_picture(row)) for row in group], []
-        counts = collections.Counter(pixels for _, pixels in pictures if pixels)
-        for (row, cosine), (small, pixels) in zip(group.items(), pictures, strict=True):
-            name, mark = gallery.names[row], "exact copy" if counts[pixels] > 1 else ""
-            rows.append((number, name, f"{cosine:.4f}", int(bool(mark))))
-            items.append(show_item(name, small, [f"cosine {cosine:.3f}"], mark))
-        sections.append(Section(f"Group {number}: {len(items)} pictures", [PageRow(items)]))
-        del sections[_SHOWN:]
+        rows += [(number, gallery.names[row], f"{cosine:.4f}") for row, cosine in group.items()]
+        if number <= _SHOWN:
+            items = [show(row, cosine) for row, cosine in group.items()]
+            sections.append(Section(f"Group {number}: {len(items)} pictures", [PageRow(items)]))
     line = f"{len(pairs):,} pairs in {len(groups):,} groups, cosine at least {threshold:.3f}"
     note = f"{line}; the most similar first, at most {_SHOWN} groups."
     page = Page("Near duplicates", [Group("", sections)], [note])
     return line, {"duplicates.html": page.to_html(), "duplicates.csv": csv_text(rows)}
-
-
-def _shrink(picture: PIL.Image.Image | None) -> tuple[PIL.Image.Image | None, Hashable]:
-    """A picture as a page shows it, and what only its exact copies share."""
-    if picture is None:
-        return None, None
-    pixels = picture.size, hash(picture.convert("RGB").tobytes())
-    picture.thumbnail((320, 320))
-    return picture, pixels

@@ -141,18 +141,11 @@ def _query(args: argparse.Namespace) -> None:
 
 def _duplicates(args: argparse.Namespace) -> None:
     from xmodal.api.search.index import Index
-    from xmodal.api.search.pictures import ItemPictures, open_upright
     from xmodal.apps.duplicates import make_duplicates
 
     check_writable(args.output)
     gallery = lookup("the items of the index", "image", Index.open(args.index).galleries)
-    pictures = ItemPictures(gallery)
-
-    def show(row: int) -> "PIL.Image.Image | None":
-        source = pictures.find(row)
-        return None if source is None else open_upright(source)
-
-    line, files = make_duplicates(gallery, show, args.threshold)
+    line, files = make_duplicates(gallery, args.threshold)
     write_files(args.output, files)
     print(f"{line}: {args.output}/duplicates.html")
 

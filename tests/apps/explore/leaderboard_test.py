@@ -181,7 +181,7 @@ def test_models_with_several_seeds(tmp_path, monkeypatch):
     )
     text = (tmp_path / "out/leaderboard.md").read_text()
     spread = abs(first - second) / 2**0.5
-    assert f"{(first + second) / 2:.2f} ± {spread:.2f} (n = 2)" in text
+    assert f"{(first + second) / 2:.2f} ± {spread:.2f} |" in text
     rows = csv.DictReader(io.StringIO((tmp_path / "out/leaderboard.csv").read_text()))
     half = 12.706 * spread / 2**0.5
     assert float(next(rows)["high"]) == pytest.approx((first + second) / 2 + half, rel=1e-3)

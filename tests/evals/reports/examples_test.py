@@ -126,7 +126,7 @@ def test_rules_pick_by_their_sentences():
     lists = slow_lists(split, source)
     wide = slow_positives(split, ratings)
     old, wide = slow_ranks(slow_lists(split, other), wide), slow_ranks(lists, wide)
-    expected = {}
+    expected, spaced = {}, {}
     for arrow, (direction, _, _) in DIRECTIONS.items():
         ranks = {query: rank for (name, query), rank in wide.items() if name == direction}
         worst = [(-rank, q) for q, (rank, _) in ranks.items() if rank > 1]
@@ -138,7 +138,11 @@ def test_rules_pick_by_their_sentences():
         expected[f"Tied: shapes, {arrow}"] = tied
         shown = [changes[q] for q, _ in found.get(f"Changed: shapes, {arrow}", ())]
         assert all(a > b - 1e-9 for a, b in itertools.pairwise(shown))
+        if direction in ("i2t", "t2i"):
+            ids = [sorted(ranks)[(2 * n + 1) * len(ranks) // 10] for n in range(5)]
+            spaced[f"Evenly spaced: shapes, {arrow}"] = [(query, ranks[query][0]) for query in ids]
     expected = {t: [(q, abs(key)) for key, q in sorted(x)] for t, x in expected.items() if x}
+    expected |= spaced
     for title, queries in expected.items():
         in_order = sorted(found[title]) if "Changed" in title else found[title]
         assert in_order == (sorted(queries) if "Changed" in title else queries)

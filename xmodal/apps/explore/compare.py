@@ -8,7 +8,7 @@ r"""Results of several models side by side: tables, paired differences, ranks an
 The command prints the table, and the paired differences of the first model from every other one. A
 pattern, a list, or a folder of runs `seed_*` names the runs of several seeds: the table has their
 means and standard deviations, and differences are tested over the runs, paired if both models have
-the same seeds, and over the images; --figure draws the means and every run.
+the same seeds; --figure draws the means and every run.
 """
 
 import functools
@@ -20,16 +20,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from etils import epath
 
-from xmodal.apps.analysis.agree import (
-    draw_bump_chart,
-    format_agreement,
-    ranks_of_models,
-    tau_intervals,
-)
+from xmodal.apps.analysis.agree import format_agreement, tau_intervals
 from xmodal.apps.analysis.metric_tables import check_labels, choose_metrics
 from xmodal.apps.arguments import make_parser, name_list, read_names
 from xmodal.apps.explore.clip_benchmark import format_clip_benchmark
-from xmodal.apps.explore.result_folders import find_evaluations, find_runs, read_seed
+from xmodal.apps.explore.result_folders import find_runs, match_evaluations, read_seed
 from xmodal.apps.explore.seed_plot import draw_runs
 from xmodal.core import console
 from xmodal.core.config import lookup
@@ -42,7 +37,6 @@ from xmodal.evals.reports.paired_differences import (
     Difference,
     Differences,
     compare_means,
-    compute_variances,
 )
 from xmodal.evals.reports.paired_differences import compare as compare_results
 from xmodal.evals.reports.results import evaluator_tag
@@ -110,7 +104,7 @@ class Comparison:
         """Reads the numbers; see `compare`, also for one model."""
         self._folders = {name: find_runs(given) for name, given in results.items()}
         folders = list(itertools.chain(*self._folders.values()))
-        self._evaluations = find_evaluations(folders)
+        self._evaluations = match_evaluations(folders)
         self._differences = functools.cache(self._compute_differences)
         self._labels: dict[str, str] = {}
         for evaluator in {each for found in self._evaluations.values() for each in found}:
@@ -164,7 +158,8 @@ class Comparison:
         rows = [["", *(f"{name}{runs[name] * self._has_seeds}" for name in self.metrics)]]
         for tag in self.choose(tags):
             best = self.find_best(tag) if format == "latex" else ()
-            cells = [(name, self._cell(name, tag, format)) for name in self.metrics]
+            intervals = format == "latex"
+            cells = [(x, self.format(x, tag, intervals=intervals)) for x in self.metrics]
             rows.append([tag, *(Bold(cell) if name in best else cell for name, cell in cells)])
         return format_table(rows, format)
 
@@ -184,8 +179,7 @@ class Comparison:
         """Returns a table of the paired differences of two models, with intervals.
 
         Evaluations without values for single items or samples, such as those of type
-        `embedding_similarity`, are left out. Means over runs vary by runs and images, see
-        `compare_means`. Tags are
+        `embedding_similarity`, are left out. Means over runs are compared by a t-test. Tags are
         those of `metrics.json`; `tags` chooses some, as in `table`.
         """
         for name in (ours, theirs):
@@ -206,10 +200,7 @@ class Comparison:
             paired = seeds == others and "" not in seeds and len(set(seeds)) == len(seeds)
             how = f"paired by their seeds, {', '.join(seeds)}" if paired else "not paired (Welch)"
             shared = f"Means of {len(seeds)} and {len(others)} runs, {how}."
-            means = compare_means(
-                self.runs[ours], self.runs[theirs], "runs", paired=paired,
-                variances=self._compute_variances(*runs),
-            )  # fmt: skip
+            means = compare_means(self.runs[ours], self.runs[theirs], "runs", paired=paired)
             return Differences(means, name=ours, other=theirs, shared=shared)
         found: dict[str, Difference] = {}
         own, other = (self._evaluations[run] for (run,) in runs)
@@ -219,17 +210,6 @@ class Comparison:
                 differences = compare_results(*stored).items()
                 found |= {_tag_of(name, tag): each for tag, each in differences}
         return Differences(found, name=ours, other=theirs)
-
-    def _compute_variances(self, *groups: Sequence[epath.Path]) -> dict[str, float]:
-        """Variances over the items of the difference of two groups, where these are stored."""
-        found: dict[str, float] = {}
-        known = [self._evaluations[run] for run in itertools.chain(*groups)]
-        for name in known[0]:
-            if all(name in each for each in known):
-                stored = [[load_ranks(self._evaluations[x][name]) for x in each] for each in groups]
-                variances = compute_variances(*stored).items()
-                found |= {_tag_of(name, tag): value for tag, value in variances}
-        return found
 
     def rank_limits(self, tag: str) -> dict[str, tuple[int, int]]:
         """Returns the best and the worst rank that a model can have by a metric.
@@ -286,15 +266,16 @@ class Comparison:
         low, high = (numbers.get(f"{tag}_{end}", numbers[tag]) for end in ("low", "high"))
         return low, high
 
-    def _cell(self, model: str, tag: str, format: str) -> str:
+    def format(self, model: str, tag: str, *, intervals: bool = True) -> str:
+        """Returns a number with its deviation over several runs, or else with its interval."""
         value = self.metrics[model].get(tag, math.nan)
         if math.isnan(value):
             return "-"
         if tag in self.runs.get(model, {}):
             return f"{value:.2f} ± {self.metrics[model][f'{tag}_std']:.2f}"
         low, high = self.limits(model, tag)
-        with_interval = format == "latex" and low < high
-        return f"{value:.2f} [{low:.2f}, {high:.2f}]" if with_interval else f"{value:.2f}"
+        ends = f" [{low:.2f}, {high:.2f}]" if intervals and low < high else ""
+        return f"{value:.2f}{ends}"
 
     def agreement(self, tags: Sequence[str] | None = None, format: str = "markdown") -> str:
         """Returns tables of Kendall's tau-b between metrics, and of the models' ranks by each.
@@ -304,11 +285,6 @@ class Comparison:
         chosen = choose_metrics(self.metrics, tags)
         limits = tau_intervals(self.metrics, chosen)
         return format_agreement(self.metrics, chosen, self._labels, limits, format)
-
-    def draw_ranks(self, tags: Sequence[str] | None = None) -> bytes:
-        """Returns a PNG with a line per model over the metrics; see `table` for `tags`."""
-        ranks = ranks_of_models(self.metrics, choose_metrics(self.metrics, tags))
-        return draw_bump_chart(ranks, title=f"Ranks of {len(self.metrics)} models")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import ml_collections
 import numpy as np
@@ -19,17 +19,15 @@ from xmodal.evals import Evaluation, evaluate_source
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
 from xmodal.evals.labels.definitions import DIRECTIONS, KINDS
 from xmodal.evals.labels.ids import Positions
-from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import name_image
 from xmodal.evals.labels.types import GradedPairs
-from xmodal.evals.reports.examples import Pick, make_groups, pick_fixed, space_evenly
-from xmodal.evals.scores.score_rows import draw_similarities
+from xmodal.evals.reports.examples import Pick, make_groups, ranked_directions, space_evenly
+from xmodal.evals.reports.results import DirectionResult
 from xmodal.evals.scores.sources import order_embeddings
 
 if TYPE_CHECKING:
     from xmodal.api.model import Model
 
-_PAIRS = 5000  # Drawn pairs of each kind in a distribution.
 _NOTE = "The query with the items that it finds first and its other positives."
 
 
@@ -113,8 +111,7 @@ class Inspection:
           direction: "i2t", "t2i", "t2t" or "i2i".
           queries: ids of images or captions, or the number of evenly spaced queries.
         """
-        name = lookup("direction", direction, self._benchmarks)
-        (result,) = (b.directions[direction] for b in self.evaluation.benchmarks if b.name == name)
+        name, result = lookup("direction", direction, self._benchmarks)
         ids = result.query_ids
         if isinstance(queries, int | np.integer):
             rows = space_evenly(max(1, int(queries)), len(ids))
@@ -160,15 +157,6 @@ class Inspection:
         }
         return rating_plots.draw_similarities(found, title=self.name)
 
-    def draw_scores(self) -> bytes:
-        """Returns a PNG of the similarities of positive and other pairs, by direction."""
-        found, benchmarks = {}, {each.name: each for each in self._evaluator.benchmarks}
-        for direction, name in self._benchmarks.items():
-            positives = cast(Ragged, benchmarks[name].directions[direction].positives)
-            scores, same = self._rankings(direction), len(set(DIRECTIONS[direction])) == 1
-            found[direction] = draw_similarities(scores, positives, _PAIRS, exclude_self=same)
-        return rating_plots.draw_similarities_by_label(found, title=self.name)
-
     @property
     def _rated(self) -> dict[str, tuple[str, GradedPairs]]:
         """Name of ratings -> direction and pairs."""
@@ -206,7 +194,7 @@ class Inspection:
         return Index(self.model, galleries)
 
     @functools.cached_property
-    def _benchmarks(self) -> dict[str, str]:
-        """Direction -> the benchmark with the widest labels."""
-        picks = pick_fixed(self._evaluator.benchmarks, self.evaluation.benchmarks, 1)
-        return {pick.direction: pick.benchmark for pick in picks}
+    def _benchmarks(self) -> dict[str, tuple[str, DirectionResult]]:
+        """Direction -> the benchmark with the widest labels, and its result."""
+        found = ranked_directions(self._evaluator.benchmarks, self.evaluation.benchmarks)
+        return {direction: (name, result) for direction, name, result in found}

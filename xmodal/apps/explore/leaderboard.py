@@ -28,7 +28,7 @@ from xmodal.core import console
 from xmodal.core.errors import UserError
 from xmodal.core.files import check_writable, csv_text, write_files
 from xmodal.core.page import Group, Page, PageRow, Section
-from xmodal.core.text_table import Bold, format_document
+from xmodal.core.text_table import Bold, format_document, format_number
 from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.evals.reports.queries import read_queries
 from xmodal.evals.reports.results import name_tag
@@ -46,24 +46,13 @@ _HOW_TO_READ = (
 
 
 class Cell(NamedTuple):
-    """A metric of a model, NaN without a value; published ones have neither interval nor rank.
-
-    `spread` has the standard deviation and the number of runs, if there are several.
-    """
+    """A metric of a model, NaN without a value; published ones have neither interval nor rank."""
 
     value: float
+    text: str
     interval: tuple[float, ...] = ()
     ranks: tuple[int, ...] = ()
     best: bool = False
-    spread: str = ""
-
-    @property
-    def text(self) -> str:
-        """The value and its interval."""
-        if math.isnan(self.value):
-            return "-"
-        ends = f" [{self.interval[0]:.2f}, {self.interval[1]:.2f}]" if self.interval else ""
-        return f"{self.value:.2f}{self.spread or ends}"
 
     @property
     def rank(self) -> str:
@@ -103,18 +92,16 @@ class Leaderboard:
         for tag in self.tags:
             ranks, best = comparison.rank_limits(tag), comparison.find_best(tag)
             for name, row in rows.items():
-                cell = Cell(math.nan)
+                cell = Cell(math.nan, "-")
                 if name in ranks:
                     low, high = comparison.limits(name, tag)
                     interval = (low, high) if low < high else ()
-                    value = comparison.metrics[name][tag]
-                    cell = Cell(value, interval, ranks[name], name in best)
-                    if runs := comparison.runs.get(name, {}).get(tag):
-                        deviation = comparison.metrics[name][f"{tag}_std"]
-                        cell = cell._replace(spread=f" ± {deviation:.2f} (n = {len(runs)})")
+                    value, text = comparison.metrics[name][tag], comparison.format(name, tag)
+                    cell = Cell(value, text, interval, ranks[name], name in best)
                 row.append(cell)
         for name, numbers in published.items():
-            rows[name] = [Cell(numbers.get(tag, math.nan)) for tag in self.tags]
+            values = [numbers.get(tag, math.nan) for tag in self.tags]
+            rows[name] = [Cell(value, format_number(value, ".2f")) for value in values]
         self.rows = {name: row for name, row in rows.items() if any(x.text != "-" for x in row)}
 
     def document(self, format: str) -> str:

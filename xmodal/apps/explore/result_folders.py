@@ -9,8 +9,7 @@ from etils import epath
 
 from xmodal.core.errors import UserError
 from xmodal.core.files import FINAL, read_json, split_folders
-from xmodal.evals.reports import evaluation
-from xmodal.evals.reports.evaluation import SINGLE, find_same, load_ranks
+from xmodal.evals.reports.evaluation import SINGLE, find_evaluations, find_same, load_ranks
 
 
 def find_runs(given: str | os.PathLike) -> list[epath.Path]:
@@ -41,13 +40,13 @@ def read_seed(results: epath.Path) -> str:
     return str(found.get("seed", "".join(names).removeprefix("seed_")))
 
 
-def find_evaluations(folders: Sequence[epath.Path]) -> dict[epath.Path, dict[str, epath.Path]]:
+def match_evaluations(folders: Sequence[epath.Path]) -> dict[epath.Path, dict[str, epath.Path]]:
     """Returns results -> evaluator -> its folder, where an evaluator has one name for all results.
 
     A single evaluation, as of own functions, has the name of the evaluator of another model's run
     that has the same labels and records; `SINGLE` if all are single.
     """
-    found = {folder: evaluation.find_evaluations(folder) for folder in folders}
+    found = {folder: find_evaluations(folder) for folder in folders}
     named = next((each for each in found.values() if each and SINGLE not in each), None)
     for folder, each in found.items():
         if named and SINGLE in each:

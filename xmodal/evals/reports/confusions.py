@@ -12,7 +12,6 @@ from xmodal.evals.reports.results import Result
 _MATRIX = 20  # Most classes of a matrix; of more, pairs are shown.
 _SHOWN = 30  # Classes, and pairs of them.
 _PICTURED, _PICTURES = 6, 5  # Confusions with pictures, and pictures of each.
-_Z = 1.959964  # The 97.5 % quantile of the normal distribution.
 
 
 def count_confusions(result: Result) -> np.ndarray:
@@ -33,30 +32,22 @@ def chart_classes(result: Result) -> list[Chart]:
     """Returns the accuracy of every class, and the matrix or the list of confusions."""
     if not result.classes:
         return []
-    own, names = np.asarray(result.classes["own"]), [str(name) for name in result.classes["names"]]
-    sizes = np.bincount(own, minlength=len(names))
-    shares = np.bincount(own, result.repeats["accuracy@1"], len(names)) / np.maximum(sizes, 1)
-    known = np.flatnonzero(sizes)
-    known = known[np.argsort(shares[known], kind="stable")]
-    bars = [
-        Bar(names[n], shares[n], *wilson(shares[n], int(sizes[n])), 100 / len(names))
-        for n in known[:_SHOWN]
-    ]
-    title = f"Accuracy of {'every class' if len(known) <= _SHOWN else 'the worst classes'}"
-    note = f"{len(bars)} of {len(known)} classes. Line: 95 % interval (Wilson). Dashed: a guess."
-    counts, found = count_confusions(result), [Bars(title, bars, note)]
+    from scipy import stats  # Slow to import, and few evaluations are classifications.
+
+    counts, names = count_confusions(result), [*map(str, result.classes["names"])]
+    bars = []
+    for name, right, size in zip(names, np.diag(counts), counts.sum(axis=1), strict=True):
+        if size:
+            interval = stats.binomtest(right, size).proportion_ci(method="wilson")
+            shares = (100 * share for share in (right / size, interval.low, interval.high))
+            bars.append(Bar(name, *shares, 100 / len(names)))
+    worst = sorted(bars, key=lambda bar: bar.value)[:_SHOWN]
+    note = f"The worst {len(worst)} of {len(bars)}. Line: 95 % interval (Wilson). Dashed: a guess."
+    found: list[Chart] = [Bars("Accuracy of classes", worst, note)]
     if len(names) <= _MATRIX:
         return [*found, Matrix("Confusions", names, counts, "class of the image", "predicted")]
     pairs = [Bar(f"{names[a]} → {names[b]}", counts[a, b]) for a, b in find_worst(counts, _SHOWN)]
     return [*found, Bars("Most frequent confusions", pairs, "Class → predicted: images.", 0)]
-
-
-def wilson(percent: float, count: int) -> tuple[float, float]:
-    """Returns the 95 % score interval of a share of `count` images, in percent (Wilson 1927)."""
-    share, square = percent / 100, _Z**2 / count
-    middle = share + square / 2
-    half = np.sqrt(square * (share * (1 - share) + square / 4))
-    return 100 * (middle - half) / (1 + square), 100 * (middle + half) / (1 + square)
 
 
 def picture_confusions(split: Any, result: Result) -> list[Group]:

@@ -4,20 +4,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from xmodal.core.page import Group
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
 from xmodal.evals.evaluators.evaluator import Evaluator
 from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.reports.confusions import picture_confusions
 from xmodal.evals.reports.evaluation import Drawn, Evaluation, Points
-from xmodal.evals.reports.examples import (
-    make_example_page,
-    make_groups,
-    pick_fixed,
-    ranked_directions,
-)
-from xmodal.evals.reports.queries import COUNT
+from xmodal.evals.reports.examples import make_example_page, ranked_directions
 from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.score_rows import draw_similarities
 from xmodal.evals.scores.sources import Embeddings, ModelAdapter, RankedLists, ScoreMatrix
@@ -59,15 +52,13 @@ def evaluate_source(
         # A model without embeddings has a similarity in name only.
         own = source.similarity if source.modalities else "none"
         similarity = evaluator.options.ranks_by or own
-    page, queries, similarities = None, list[Group](), dict[str, Drawn]()
+    page, similarities = None, dict[str, Drawn]()
     # Files of candidates and lists lack the scores of most items.
     has_scores = isinstance(source, Embeddings | ScoreMatrix)
     if has_scores and isinstance(evaluator, BenchmarksEvaluator):
         similarities = draw_scores(evaluator, source, results)
         if examples:
             page = make_example_page(evaluator, source, results, examples, name, other)
-            picks = pick_fixed(evaluator.benchmarks, results, COUNT)[:2]  # Images to texts, back.
-            queries = make_groups(evaluator, evaluator.open_rankings(source), picks)
     provenance, options = evaluator.provenance, evaluator.options
     notes = [*provenance.notes, *notes]
     warnings = [*provenance.warnings, *evaluator.warnings()]
@@ -75,7 +66,7 @@ def evaluate_source(
         name=name, results=results, similarity=similarity,
         provenance=dataclasses.replace(provenance, notes=notes, warnings=warnings),
         samples=options.bootstrap_samples, seed=options.seed, evaluator=evaluator_name,
-        trained_on=trained_on or {}, page=page, queries=queries, figures=evaluator.figures(adapter),
+        trained_on=trained_on or {}, page=page, figures=evaluator.figures(adapter),
         similarities=similarities, curves=curves or {},
         groups=picture_confusions(evaluator.split, results[0]),
     )  # fmt: skip
@@ -88,12 +79,12 @@ def draw_scores(
 
     One direction of every two modalities, on its main benchmark; see `ranked_directions`.
     """
-    rankings, chosen = evaluator.open_rankings(source), dict[frozenset[str], tuple[str, str]]()
+    rankings, found = evaluator.open_rankings(source), dict[str, Drawn]()
+    benchmarks = {each.name: each.directions for each in evaluator.benchmarks}
     for direction, name, _ in ranked_directions(evaluator.benchmarks, results):
-        chosen.setdefault(frozenset(DIRECTIONS[direction]), (direction, name))
-    found, benchmarks = {}, {each.name: each.directions for each in evaluator.benchmarks}
-    for modalities, (direction, name) in chosen.items():
-        labels, alone = cast(Ragged, benchmarks[name][direction].positives), len(modalities) == 1
-        drawn = draw_similarities(rankings(direction), labels, _PAIRS, exclude_self=alone)
-        found[f"{name}/{direction}"] = drawn
+        if f"{name}/{direction[::-1]}" not in found:
+            labels = cast(Ragged, benchmarks[name][direction].positives)
+            alone = len({*DIRECTIONS[direction]}) == 1
+            drawn = draw_similarities(rankings(direction), labels, _PAIRS, exclude_self=alone)
+            found[f"{name}/{direction}"] = drawn
     return found

@@ -68,7 +68,6 @@ class Evaluation:
       evaluator: its name in `config.evals`; "" for a source from files.
       trained_on: hash of the records of the model's training data, by name, if known.
       page: example queries, see `examples.make_example_page`.
-      queries: what it finds for evenly spaced queries, see `queries.pack_queries`.
       figures: name -> PNG file.
       similarities: benchmark/direction -> scores of random positives and of random other pairs.
       curves: title -> points (step, value) of the training of a run.
@@ -85,7 +84,6 @@ class Evaluation:
     evaluator: str = ""
     trained_on: Mapping[str, str] = dataclasses.field(default_factory=dict)
     page: Page | None = None
-    queries: Sequence[Group] = ()
     figures: Mapping[str, bytes] = dataclasses.field(default_factory=dict, repr=False)
     similarities: Mapping[str, Drawn] = dataclasses.field(default_factory=dict, repr=False)
     curves: Mapping[str, Points] = dataclasses.field(default_factory=dict, repr=False)
@@ -116,6 +114,11 @@ class Evaluation:
     def tagged(self) -> dict[str, float]:
         """`metrics` with the evaluator's name in front of every tag, see `evaluator_tag`."""
         return {evaluator_tag(self.evaluator, tag): x for tag, x in self.metrics.items()}
+
+    @property
+    def charts(self) -> Page:
+        """The page of `report.html`: charts, and the folded tables."""
+        return make_page(self, self.report())
 
     def report(self, format: str = "markdown") -> str:
         """Returns the tables in "markdown" or "latex", see `report.format_report`."""
@@ -166,7 +169,7 @@ class Evaluation:
         }
         if self.page is not None:
             contents[EXAMPLES] = self.page.to_html()
-            contents[QUERIES] = pack_queries(self.queries)
+            contents[QUERIES] = pack_queries(self.page)
             page += f"\n[Example queries]({EXAMPLES})\n"
         for name, png in self.figures.items():
             contents[f"{name}.png"] = png

@@ -19,6 +19,7 @@ from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import name_image
 from xmodal.evals.labels.types import Benchmark
 from xmodal.evals.reports.evaluation import Evaluation
+from xmodal.evals.reports.queries import FIXED
 from xmodal.evals.reports.results import DirectionResult, Result, name_tag
 from xmodal.evals.scores.score_rows import Scores
 from xmodal.evals.scores.sources import Embeddings, ScoreMatrix
@@ -29,6 +30,7 @@ _RULES = {
     "changed": "Queries with the largest ratio between the ranks of the two models.",
     "tied": "The best positive ties with another item, so its rank depends on their order.",
 }
+_FIXED = "The same queries for all models on these labels."
 _HOW_TO_READ = (
     f"Every query with the first {_SHOWN} items that it finds, and the first {_SHOWN} of its other "
     "positives. Positives are framed; below every item are its rank, its score, the benchmarks "
@@ -41,7 +43,7 @@ class Pick:
     """The queries of one rule and one direction.
 
     Attributes:
-      rule: "worst rank", "changed" or "tied".
+      rule: "worst rank", "changed", "tied" or `FIXED`.
       note: a sentence about the rule.
       direction: a name in `DIRECTIONS`.
       benchmark: benchmark with the positives.
@@ -98,6 +100,7 @@ def make_example_page(
             others = old[rows] if rule == "changed" and old is not None else None
             if len(rows):
                 picks.append(Pick(rule, note, direction, benchmark, ids[rows], rank[rows], others))
+    picks += pick_fixed(evaluator.benchmarks, results, _SHOWN)[:2]  # Images to texts, and back.
     groups = make_groups(evaluator, evaluator.open_rankings(source), picks)
     notes = [*evaluator.provenance.warnings, _HOW_TO_READ]
     if not evaluator.split.has_pictures:
@@ -120,7 +123,7 @@ def pick_fixed(
     for direction, name, result in ranked_directions(benchmarks, results):
         rows = np.argsort(result.query_ids)[space_evenly(count, len(result.query_ids))]
         ids, rank = result.query_ids[rows], np.asarray(result.rank)[rows]
-        picks.append(Pick("fixed", "", direction, name, ids, rank))
+        picks.append(Pick(FIXED, _FIXED, direction, name, ids, rank))
     return picks
 
 

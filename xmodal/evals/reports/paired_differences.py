@@ -1,10 +1,9 @@
 """Compares two models on the same labels: paired differences, and which may be noise."""
 
-import collections
 import dataclasses
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from absl import logging
@@ -21,13 +20,11 @@ from xmodal.evals.reports.uncertainty import compute_difference_interval, comput
 if TYPE_CHECKING:
     from xmodal.evals.reports.evaluation import Evaluation
 
-Samples = Literal["", "pools", "images", "runs", "runs and images"]
+Samples = Literal["", "pools", "images", "runs"]
 
 _TESTS = {
     "": "Intervals are from a bootstrap of the images; those of correlations, from every pair.",
     "runs": "Intervals are those of t-tests over the runs.",
-    "runs and images": "Intervals of metrics that are means over images or pools add the variance "
-    "over these to that over the runs, so they hold for other seeds and other images.",
     "images": "Intervals of accuracies are those of a paired t-test over the images.",
     "pools": "Intervals of pools are those of a paired t-test over the pools. Pools share pairs, "
     "so the intervals cover other pools of these pairs, but are too narrow for other pairs.",
@@ -190,60 +187,25 @@ def compare_means(
     samples: Samples,
     *,
     paired: bool = True,
-    variances: Mapping[str, float] | None = None,
 ) -> dict[str, Difference]:
     """Returns the differences of means over samples, by tag, with the interval of a t-test.
-
-    An interval over runs and items has the sum of both variances, and degrees of freedom by
-    Satterthwaite (1946), with those of the items taken as infinite. What is particular to a run and
-    an item counts in both variances, so the interval is slightly too wide.
 
     Args:
       ours: tag -> values of the samples.
       theirs: the same for the other model.
       samples: what they are.
       paired: whether both models have the same samples; otherwise, the test is Welch's.
-      variances: tag -> variance of the difference over other items, see `compute_variances`.
     """
-    from scipy import special, stats  # Slow to import, and few comparisons have these intervals.
+    from scipy import stats  # Slow to import, and few comparisons have these intervals.
 
     found: dict[str, Difference] = {}
     for tag in (tag for tag in ours if tag in theirs):
         values = [np.asarray(each[tag], np.float64) for each in (ours, theirs)]
         with warnings.catch_warnings(action="ignore"):  # All values may be equal.
             test = stats.ttest_rel(*values) if paired else stats.ttest_ind(*values, equal_var=False)
-        (low, high), kind = test.confidence_interval(), samples
-        variance = (variances or {}).get(tag)
-        if variance is not None:
-            error = max((high - low) / 2 / special.stdtrit(test.df, 0.975), 1e-9) ** 2
-            total, middle, kind = error + variance, (low + high) / 2, "runs and images"
-            half = special.stdtrit(test.df * (total / error) ** 2, 0.975) * np.sqrt(total)
-            low, high = middle - half, middle + half
-        found[tag] = Difference(values[0].mean(), values[1].mean(), low, high, kind)
+        low, high = test.confidence_interval()
+        found[tag] = Difference(values[0].mean(), values[1].mean(), low, high, samples)
     return found
-
-
-def compute_variances(
-    ours: Sequence["Evaluation"], theirs: Sequence["Evaluation"]
-) -> dict[str, float]:
-    """Returns the variance over the items of the difference between two groups' means, by tag.
-
-    By a bootstrap of the images that all runs share, or of the mean over pools or images; without
-    correlations.
-
-    Args:
-      ours: the runs of a group, on the same labels as all others.
-      theirs: the runs of the other group.
-    """
-    drawn, items = (collections.defaultdict[str, Any](float) for _ in range(2))
-    for group, weight in ((ours, 1 / len(ours)), (theirs, -1 / len(theirs))):
-        for result in (result for each in group for result in each.comparable):
-            for tag, values in name_values(result.name, resample(result)).items():
-                drawn[tag] += weight * values
-            for tag, repeats in result.repeats.items():
-                items[tag] += weight * np.asarray(repeats)
-    found = {tag: float(np.nanvar(values, ddof=1)) for tag, values in drawn.items()}
-    return found | {tag: float(np.var(x, ddof=1)) / len(x) for tag, x in items.items()}
 
 
 def _compare_benchmark(ours: Result, theirs: Result, **bootstrap: int) -> dict[str, Difference]:

@@ -7,34 +7,31 @@ ones, and a leaderboard shows them side by side without the dataset.
 import base64
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
 
 from xmodal.core.files import read_json
-from xmodal.core.page import Group, PageItem, PageRow, Picture, Section, to_data_uri
+from xmodal.core.page import Page, PageItem, PageRow, Section, to_data_uri
 
 QUERIES = "queries.json"
-COUNT = 5  # Queries per direction.
+FIXED = "evenly spaced"
+"""Their rule on the page of examples, see `examples.Pick`."""
 
 
-def pack_queries(groups: Sequence[Group]) -> str:
-    """Returns the JSON of groups of `examples.make_groups`; it has each picture once."""
-    pictures: dict[str, int] = {}
-
-    def pack(picture: Picture) -> int:
-        return pictures.setdefault(to_data_uri(picture), len(pictures))
-
+def pack_queries(page: Page) -> str:
+    """Returns the JSON of the evenly spaced queries on a page of examples, and what they find."""
+    rule = f"{FIXED.capitalize()}: "
     sections = {
-        group.title.partition(": ")[2]: [
+        group.title.removeprefix(rule): [
             dataclasses.asdict(dataclasses.replace(each, rows=each.rows[:1]))
             for each in group.sections
         ]
-        for group in groups
+        for group in page.groups
+        if group.title.startswith(rule)
     }
-    packed = json.dumps(sections, default=pack)
-    return f'{{"sections": {packed}, "pictures": {json.dumps([*pictures])}}}'
+    return json.dumps(sections, default=to_data_uri)
 
 
 def read_queries(folder: epath.Path) -> dict[tuple[str, str], Section]:
@@ -42,18 +39,16 @@ def read_queries(folder: epath.Path) -> dict[tuple[str, str], Section]:
 
     The title of the row of items is the rank of the query. The result is empty without the file.
     """
-    path = folder / QUERIES
-    content = read_json(path, "evaluate again.") if path.exists() else {"sections": {}}
-
-    def unpack(item: Mapping[str, Any]) -> PageItem:
-        number = item["picture"]
-        uri = "," if number is None else content["pictures"][number]
-        return PageItem(**{**item, "picture": base64.b64decode(uri.partition(",")[2]) or None})
-
-    found = {}
-    for title, sections in content["sections"].items():
+    path, found = folder / QUERIES, {}
+    content = read_json(path, "evaluate again.") if path.exists() else {}
+    for title, sections in content.items():
         for each in sections:
             name, _, rank = each["title"].rpartition(": ")
-            row = PageRow([*map(unpack, each["rows"][0]["items"])], rank)
-            found[title, name] = Section(name, [row], unpack(each["query"]))
+            row = PageRow([*map(_unpack, each["rows"][0]["items"])], rank)
+            found[title, name] = Section(name, [row], _unpack(each["query"]))
     return found
+
+
+def _unpack(item: Mapping[str, Any]) -> PageItem:
+    encoded = (item["picture"] or "").partition(",")[2]
+    return PageItem(**{**item, "picture": base64.b64decode(encoded) or None})

@@ -173,22 +173,3 @@ def draw_similarities(rated: Mapping[str, Two], *, title: str = "") -> bytes:
                 heading += f"\nSpearman {spearman(x, y):.3f}, Pearson {pearson:.3f}"
             axes.set(title=heading, xlabel="rating", ylabel="similarity")
         return to_bytes(figure)
-
-
-def draw_similarities_by_label(scores: Mapping[str, Two], *, title: str = "") -> bytes:
-    """Returns a PNG of the similarities of positive and other pairs by direction.
-
-    Args:
-      scores: direction -> similarities of positive pairs, float [P], and of others, float [Q].
-      title: printed above.
-    """
-    with new_figure(3.6 * len(scores), 2.8, title) as figure:
-        grid = figure.subplots(1, len(scores), squeeze=False)[0]
-        for axes, (direction, pairs) in zip(grid, scores.items(), strict=True):
-            edges = np.histogram_bin_edges(np.concatenate(pairs), 40)
-            for values, shade, label in zip(pairs, (color(0), GRAY), ("positive", "other pairs"),
-                                            strict=True):  # fmt: skip
-                axes.hist(values, edges, density=True, alpha=0.55, color=shade, label=label)
-            axes.set(title=direction, xlabel="similarity", yticks=[])
-        grid[0].legend()
-        return to_bytes(figure)
