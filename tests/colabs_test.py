@@ -111,16 +111,16 @@ def test_notebooks_run_and_name_metrics_as_files_do(execute):
     assert {f"shapes/{direction}/recall@{k}" for direction in ("i2t", "t2i", "t2t", "i2i")
             for k in (1, 5, 10)} == found  # fmt: skip
     (page,) = data_of(outputs["found"], "text/html")
-    assert page.count("data:image/") > 15
+    assert page.count("data:image/") > 5  # Every picture once.
 
     outputs = run("inspect_model")
     found = set(TAG.findall(text_of(outputs["numbers"])))
     assert found <= known
     assert {"shapes/sts/spearman", "shapes/shapes_own/t2i/recall@1"} <= found
     assert len(data_of(outputs["neighbors"], "text/html")) == 4
-    assert len(data_of(outputs["search-by-image"], "text/html")) == 2
-    for cell in ("ratings", "scores", "search-image"):
-        assert len(data_of(outputs[cell], "image/png")) == 1
+    assert text_of(outputs["search"]).count("Hit(rank=") == 5
+    assert len(data_of(outputs["scores"], "text/html")) == 1
+    assert len(data_of(outputs["ratings"], "image/png")) == 1
 
     # The first run is the quickstart's, which has finished.
     outputs = run("compare_models", FOLDER="runs", VARIANTS={"colab": "", "text_text": "t2t"})
@@ -129,14 +129,12 @@ def test_notebooks_run_and_name_metrics_as_files_do(execute):
         found = set(TAG.findall(text_of(outputs[cell])))
         assert found
         assert found <= known | {tag.partition("/")[2] for tag in known}
-    assert len(data_of(outputs["ranks"], "image/png")) == 1
 
     # Labels that a model proposed favor it: the weakest one leads on them, and is last on others.
     rows = re.findall(r"\| (\w+) \| ([\d.]+) \| ([\d.]+) \|", text_of(outputs["label-sets"]))
     leads = {name: float(a) > float(e) for name, a, e in rows}
     assert leads == {"only_A": True, "all_five": False, "truth": False}
     assert re.search(r"\| A +\| +1 \| +5 \| +5 \|", text_of(outputs["label-sets-agreement"]))
-    assert len(data_of(outputs["label-sets-agreement"], "image/png")) == 1
 
 
 @pytest.mark.slow

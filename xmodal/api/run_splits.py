@@ -8,7 +8,6 @@ from etils import epath
 from xmodal.core.config import lookup
 from xmodal.core.mesh import make_mesh
 from xmodal.evals import Embeddings
-from xmodal.evals.scores.embed import Items
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import open_run
 from xmodal.train.evaluation.subjects import open_file
@@ -24,16 +23,12 @@ class EvaluatedSplit(NamedTuple):
       evaluator_name: name of the evaluator in `config.evals`.
       evaluator: the evaluator, of the class of its type.
       embeddings: the model's embeddings of the split.
-      items: the split.
-      step: checkpoint of a run, else None.
     """
 
     model_name: str
     evaluator_name: str
     evaluator: Any
     embeddings: Embeddings
-    items: Items
-    step: int | None = None
 
 
 def open_evaluated_split(
@@ -63,7 +58,6 @@ def open_evaluated_split(
     else:
         opened = open_file(source, config, names=[name], similarity=similarity)
     (subject,), suite = opened.subjects, opened.suite
-    split = suite.split_of(name, split)
-    found, items = suite.evaluator(name, split), suite.items(name, split)
+    found = suite.evaluator(name, suite.split_of(name, split))
     embeddings = found.embeddings(subject.adapter)
-    return EvaluatedSplit(subject.name, name, found, embeddings, items, subject.step)
+    return EvaluatedSplit(subject.name, name, found, embeddings)

@@ -74,7 +74,7 @@ def main() -> None:
     gaps, ranks = found.evaluator.find_gaps(found.embeddings)
     table = tabulate_gaps(gaps, ranks)
     print(align_columns(table, right=range(len(table[0]))))
-    title = f"{found.model_name}, {found.items.split}: {len(gaps):,} captions"
+    title = f"{found.model_name}, {found.evaluator.split.split}: {len(gaps):,} captions"
     write_files(args.output, {"score_gaps.png": draw_gaps(gaps, ranks, title=title)})
     print(f"{args.output}: score_gaps.png")
 

@@ -11,6 +11,7 @@ draw their runs. `xmodal evaluate --compare --examples` shows the queries on whi
 differ.
 """
 
+import dataclasses
 import itertools
 import math
 import pathlib
@@ -140,18 +141,13 @@ class Leaderboard:
 
     def _show_queries(self) -> list[Group]:
         """What the models found for the same queries."""
-        queries: dict[str, dict[str, Section]] = {}
-        rows: dict[tuple[str, str], dict[str, PageRow]] = {}
+        found: dict[str, dict[str, Section]] = {}
         for model, places in self._places.items():
             for (title, name), each in itertools.chain(*(read_queries(x).items() for x in places)):
-                row = PageRow(each.rows[0].items, f"{model}: {each.rows[0].title}")
-                rows.setdefault((title, name), {})[model] = row
-                queries.setdefault(title, {})[name] = each
-        groups = []
-        for title, found in queries.items():
-            sections = [Section(n, [*rows[title, n].values()], x.query) for n, x in found.items()]
-            groups.append(Group(title, sections, _FOUND))
-        return groups
+                known = found.setdefault(title, {}).setdefault(name, Section(name, [], each.query))
+                rows = (PageRow(row.items, f"{model}: {row.title}") for row in each.rows)
+                found[title][name] = dataclasses.replace(known, rows=[*known.rows, *rows])
+        return [Group(title, [*each.values()], _FOUND) for title, each in found.items()]
 
 
 def load_published(path: str) -> dict[str, dict[str, float]]:

@@ -1,11 +1,11 @@
 """Tests whether a model is less certain about items with more matches on the other modality."""
 
 import dataclasses
-import io
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import numpy as np
 
+from xmodal.core.charts import Chart, Lines
 from xmodal.core.errors import UserError
 from xmodal.evals.evaluators.benchmarks import labels_of_split
 from xmodal.evals.evaluators.evaluator import Evaluator, Options
@@ -77,30 +77,28 @@ class AmbiguityEvaluator(Evaluator):
                 found[name] = values[pairs.left]
         return found
 
-    def figures(self, adapter: ModelAdapter) -> dict[str, bytes]:
-        """See `Evaluator`; draws the mean uncertainty over the number of positives."""
+    def charts(self, adapter: ModelAdapter) -> list[Chart]:
+        """See `Evaluator`; the mean uncertainty over the number of positives."""
         graded, values = self.benchmarks[0].graded, self._uncertainty(adapter)
-        return {"uncertainty": draw_means({x: (graded[x].scores, y) for x, y in values.items()})}
+        return [chart_means(name, graded[name].scores, x) for name, x in values.items()]
 
 
-def draw_means(directions: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> bytes:
-    """Returns a PNG of the mean uncertainty over the number of positives, with standard errors.
+def chart_means(direction: str, counts: np.ndarray, values: np.ndarray) -> Lines:
+    """Returns the mean uncertainty over the number of positives, with standard errors.
 
     Args:
-      directions: direction -> numbers of positives and uncertainties, floats [Q] each.
+      direction: its name.
+      counts: numbers of positives, float [Q].
+      values: uncertainties, float [Q].
     """
-    from matplotlib.figure import Figure  # Slow to import.
-
-    figure, png = Figure((4 * len(directions), 3), layout="constrained"), io.BytesIO()
-    axes = figure.subplots(1, len(directions), squeeze=False)[0]
-    for each, (name, (counts, values)) in zip(axes, directions.items(), strict=True):
-        numbers, at, sizes = np.unique(counts, return_inverse=True, return_counts=True)
-        means = np.bincount(at, values) / sizes
-        errors = np.sqrt(np.bincount(at, (values - means[at]) ** 2)) / sizes
-        each.errorbar(numbers, means, errors, fmt="o-", capsize=2, markersize=3, linewidth=1)
-        each.set(title=name, xlabel="number of positives", ylabel="uncertainty")
-    figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-    return png.getvalue()
+    numbers, at, sizes = np.unique(counts, return_inverse=True, return_counts=True)
+    means = np.bincount(at, values) / sizes
+    errors = np.sqrt(np.bincount(at, (values - means[at]) ** 2)) / sizes
+    lines = {"mean": means, "less its standard error": means - errors, "plus it": means + errors}
+    series = {
+        name: list(zip(numbers.tolist(), y.tolist(), strict=True)) for name, y in lines.items()
+    }
+    return Lines(f"Uncertainty, {direction}", series, "number of positives")
 
 
 def compute_uncertainty(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from jax.sharding import Mesh
 
+from xmodal.core.charts import Chart
 from xmodal.core.config import setting, suggest
 from xmodal.core.errors import UserError
 from xmodal.evals.labels.ids import LabelHash
@@ -147,9 +148,9 @@ class Evaluator:
         """Returns all results of a model."""
         return [self._result(self._compute(self._ordered(adapter)))]
 
-    def figures(self, adapter: ModelAdapter) -> dict[str, bytes]:
-        """Returns name -> PNG file of the figures of a report."""
-        return {}
+    def charts(self, adapter: ModelAdapter) -> list[Chart]:
+        """Returns charts for the page of the report, besides those of the results."""
+        return []
 
     def _ordered(self, adapter: ModelAdapter, split: Split | None = None) -> Embeddings:
         """`embeddings` in the order of the split."""

@@ -66,7 +66,7 @@ def evaluate_source(
         name=name, results=results, similarity=similarity,
         provenance=dataclasses.replace(provenance, notes=notes, warnings=warnings),
         samples=options.bootstrap_samples, seed=options.seed, evaluator=evaluator_name,
-        trained_on=trained_on or {}, page=page, figures=evaluator.figures(adapter),
+        trained_on=trained_on or {}, page=page, charts=evaluator.charts(adapter),
         similarities=similarities, curves=curves or {},
         groups=picture_confusions(evaluator.split, results[0]),
     )  # fmt: skip

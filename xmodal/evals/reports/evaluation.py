@@ -7,7 +7,6 @@ Directions have `<benchmark>/<direction>/query_ids`, `/clusters`, `/values/<metr
 `<name>/repeats/<tag>`.
 """
 
-import base64
 import dataclasses
 import functools
 import io
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from xmodal.core.charts import Chart
 from xmodal.core.errors import UserError
 from xmodal.core.files import FINAL, format_csv, format_json, write_files
 from xmodal.core.page import Group, Page
@@ -68,7 +68,7 @@ class Evaluation:
       evaluator: its name in `config.evals`; "" for a source from files.
       trained_on: hash of the records of the model's training data, by name, if known.
       page: example queries, see `examples.make_example_page`.
-      figures: name -> PNG file.
+      charts: charts of the evaluator.
       similarities: benchmark/direction -> scores of random positives and of random other pairs.
       curves: title -> points (step, value) of the training of a run.
       groups: pictures for the report's page.
@@ -84,7 +84,7 @@ class Evaluation:
     evaluator: str = ""
     trained_on: Mapping[str, str] = dataclasses.field(default_factory=dict)
     page: Page | None = None
-    figures: Mapping[str, bytes] = dataclasses.field(default_factory=dict, repr=False)
+    charts: Sequence[Chart] = ()
     similarities: Mapping[str, Drawn] = dataclasses.field(default_factory=dict, repr=False)
     curves: Mapping[str, Points] = dataclasses.field(default_factory=dict, repr=False)
     groups: Sequence[Group] = ()
@@ -116,7 +116,7 @@ class Evaluation:
         return {evaluator_tag(self.evaluator, tag): x for tag, x in self.metrics.items()}
 
     @property
-    def charts(self) -> Page:
+    def report_page(self) -> Page:
         """The page of `report.html`: charts, and the folded tables."""
         return make_page(self, self.report())
 
@@ -158,7 +158,7 @@ class Evaluation:
         returned to `comparison.json` and `comparison.md`; otherwise, those of an earlier evaluation
         are removed. `report.html` has charts and the folded tables of the report, `report.tex` its
         tables in LaTeX, both with the comparison. Everything is computed before the first file is
-        written, see `files.write_files`. Figures are written to `NAME.png`.
+        written, see `files.write_files`.
         """
         text, page, tables = self.report(), "", self.report("latex")
         facts = {each.name: self._describe(each) for each in self.results}
@@ -171,10 +171,6 @@ class Evaluation:
             contents[EXAMPLES] = self.page.to_html()
             contents[QUERIES] = pack_queries(self.page)
             page += f"\n[Example queries]({EXAMPLES})\n"
-        for name, png in self.figures.items():
-            contents[f"{name}.png"] = png
-            # The page loads no files.
-            page += f"\n![{name}](data:image/png;base64,{base64.b64encode(png).decode()})\n"
         if comparison is not None:
             table = str(comparison)
             contents |= zip(_COMPARISON, (format_json(comparison.flatten()), table), strict=True)

@@ -51,6 +51,7 @@ def make_charts(evaluation: "Evaluation") -> dict[str, list[Chart]]:
             if name == result.name:
                 charts.append(_chart_scores(direction, positive, other))
         found[name_benchmark(result)] = charts + chart_classes(result)
+    found["Predicted uncertainty"] = [*evaluation.charts]
     found["Training"] = [
         Lines(title, {title: _shorten(np.asarray(points))}, "step")
         for title, points in evaluation.curves.items()
