@@ -111,11 +111,11 @@ def choose_metrics(
         if len(chosen) > _MOST_METRICS:
             rows = [*dict.fromkeys(a for a, _ in eccv_table_5())] if paper else []
             # The same metrics on labels of one's own follow those of the paper.
-            paper = [x for row in rows for x in chosen if re.sub(r" \(.*?\)/", "/", x) == row]
-            benchmarks = {tag.split("/")[0] for tag in paper}
+            printed = [x for row in rows for x in chosen if re.sub(r" \(.*?\)/", "/", x) == row]
+            benchmarks = {tag.split("/")[0] for tag in printed}
             others = [tag for tag in chosen if tag.split("/")[0] not in benchmarks]
             heads = [tag for tag in others if any(fnmatch.fnmatch(tag, x) for x in _HEADLINES)]
-            chosen = [*paper, *heads] or chosen
+            chosen = [*printed, *heads] or chosen
     else:
         found = [fnmatch.filter(ranking if "*" in each else everything, each) for each in metrics]
         chosen = list(dict.fromkeys(tag for tags in found for tag in tags))

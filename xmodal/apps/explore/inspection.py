@@ -20,8 +20,6 @@ from xmodal.evals.reports.examples import Pick, make_groups, ranked_directions, 
 from xmodal.evals.reports.results import DirectionResult
 from xmodal.evals.scores.sources import order_embeddings
 
-_NOTE = "The query with the items that it finds first and its other positives."
-
 
 def inspect(
     source: str | os.PathLike,
@@ -94,7 +92,7 @@ class Inspection:
         else:
             rows = Positions("query", ids)(np.asarray(queries))
         assert result.rank is not None
-        pick = Pick("neighbors", _NOTE, direction, name, ids[rows], result.rank[rows])
+        pick = Pick("neighbors", direction, name, ids[rows], result.rank[rows])
         groups = make_groups(self._evaluator, self._rankings, [pick])
         return Page(f"{self.name}: {pick.title}", groups)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from xmodal.apps.analysis.canvas import color, new_figure, to_bytes
+from xmodal.evals.reports.results import name_tag
 
 _COLUMNS = 4  # Metrics in a row.
 
@@ -23,20 +24,14 @@ def draw_runs(
     columns = min(len(tags), _COLUMNS)
     rows = -(-len(tags) // columns)
     with new_figure(columns * (1.2 + 0.5 * len(runs)), 2.4 * rows) as figure:
-        parts = figure.subplots(rows, columns, squeeze=False).ravel()
-        for axes, tag in zip(parts, tags, strict=False):
-            for place, (name, numbers) in enumerate(runs.items()):
-                values = np.array(numbers.get(tag, ()))
-                if len(values):
-                    axes.bar(place, values.mean(), 0.7, color=color(place), alpha=0.5, label=name)
-                    axes.errorbar(
-                        place, values.mean(), values.std(ddof=1), color="black", capsize=4
-                    )
+        for number, tag in enumerate(tags, 1):
+            axes = figure.add_subplot(rows, columns, number)
+            for place, numbers in enumerate(runs.values()):
+                if values := numbers.get(tag, ()):
+                    mean, deviation, shade = np.mean(values), np.std(values, ddof=1), color(place)
+                    axes.bar(place, mean, 0.7, yerr=deviation, capsize=4, color=shade, alpha=0.5)
                     around = place + np.linspace(-0.2, 0.2, len(values))
-                    axes.plot(around, values, "o", color=color(place), markersize=4)
-            parts_of_tag = tag.rsplit("/", 2)
-            axes.set_title("\n".join([*parts_of_tag[:-2], "/".join(parts_of_tag[-2:])]), size=8)
+                    axes.plot(around, values, "o", color=shade, markersize=4)
+            axes.set_title(name_tag(tag).replace(", ", "\n"), size=8)
             axes.set_xticks(range(len(runs)), list(runs), rotation=20, ha="right")
-        for axes in parts[len(tags) :]:
-            axes.remove()
         return {format: to_bytes(figure, format) for format in ("svg", "pdf")}

@@ -29,8 +29,8 @@ _RULES = {
     "worst rank": "Queries whose best positive is ranked lowest.",
     "changed": "Queries with the largest ratio between the ranks of the two models.",
     "tied": "The best positive ties with another item, so its rank depends on their order.",
+    FIXED: "The same queries for all models on these labels.",
 }
-_FIXED = "The same queries for all models on these labels."
 _HOW_TO_READ = (
     f"Every query with the first {_SHOWN} items that it finds, and the first {_SHOWN} of its other "
     "positives. Positives are framed; below every item are its rank, its score, the benchmarks "
@@ -44,7 +44,6 @@ class Pick:
 
     Attributes:
       rule: "worst rank", "changed", "tied" or `FIXED`.
-      note: a sentence about the rule.
       direction: a name in `DIRECTIONS`.
       benchmark: benchmark with the positives.
       queries: int64 [P], ids.
@@ -53,7 +52,6 @@ class Pick:
     """
 
     rule: str
-    note: str
     direction: str
     benchmark: str
     queries: np.ndarray
@@ -93,13 +91,13 @@ def make_example_page(
         if before is not None and before.rank is not None:
             old = before.rank[Positions("query", before.query_ids)(ids)]
             rules["changed"] = rank != old, -np.abs(np.log1p(rank) - np.log1p(old))
-        for rule, note in _RULES.items():
+        for rule in _RULES:
             chosen, keys = rules.get(rule, (np.zeros(0), rank))
             rows = np.flatnonzero(chosen)
             rows = rows[np.lexsort((ids[rows], keys[rows]))][:count]
             others = old[rows] if rule == "changed" and old is not None else None
             if len(rows):
-                picks.append(Pick(rule, note, direction, benchmark, ids[rows], rank[rows], others))
+                picks.append(Pick(rule, direction, benchmark, ids[rows], rank[rows], others))
     picks += pick_fixed(evaluator.benchmarks, results, _SHOWN)[:2]  # Images to texts, and back.
     groups = make_groups(evaluator, evaluator.open_rankings(source), picks)
     notes = [*evaluator.provenance.warnings, _HOW_TO_READ]
@@ -123,7 +121,7 @@ def pick_fixed(
     for direction, name, result in ranked_directions(benchmarks, results):
         rows = np.argsort(result.query_ids)[space_evenly(count, len(result.query_ids))]
         ids, rank = result.query_ids[rows], np.asarray(result.rank)[rows]
-        picks.append(Pick(FIXED, _FIXED, direction, name, ids, rank))
+        picks.append(Pick(FIXED, direction, name, ids, rank))
     return picks
 
 
@@ -162,7 +160,8 @@ def make_groups(
     """
     sections, rankings = _Sections(evaluator), functools.cache(rankings)
     return [
-        Group(pick.title, [*sections(pick, rankings(pick.direction))], pick.note) for pick in picks
+        Group(pick.title, [*sections(pick, rankings(pick.direction))], _RULES.get(pick.rule, ""))
+        for pick in picks
     ]
 
 
