@@ -183,7 +183,7 @@ def main() -> None:
         "leaderboard.csv": leaderboard.to_csv(),
     }
     if comparison.runs:
-        drawn = draw_runs(comparison.runs, leaderboard.tags).items()
+        drawn = draw_runs(comparison.runs, [*leaderboard.tags]).items()
         files |= {f"leaderboard.{end}": content for end, content in drawn}
     write_files(args.output, files)
     size = f"{len(leaderboard.rows)} models x {len(leaderboard.tags)} metrics"

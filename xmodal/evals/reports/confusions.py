@@ -38,9 +38,8 @@ def chart_classes(result: Result) -> list[Chart]:
     bars = []
     for name, right, size in zip(names, np.diag(counts), counts.sum(axis=1), strict=True):
         if size:
-            interval = stats.binomtest(right, size).proportion_ci(method="wilson")
-            shares = (100 * share for share in (right / size, interval.low, interval.high))
-            bars.append(Bar(name, *shares, 100 / len(names)))
+            low, high = 100 * np.array(stats.binomtest(right, size).proportion_ci(method="wilson"))
+            bars.append(Bar(name, 100 * right / size, low, high, 100 / len(names)))
     worst = sorted(bars, key=lambda bar: bar.value)[:_SHOWN]
     note = f"The worst {len(worst)} of {len(bars)}. Line: 95 % interval (Wilson). Dashed: a guess."
     found: list[Chart] = [Bars("Accuracy of classes", worst, note)]
