@@ -118,7 +118,7 @@ def test_notebooks_run_and_name_metrics_as_files_do(execute):
     assert found <= known
     assert {"shapes/sts/spearman", "shapes/shapes_own/t2i/recall@1"} <= found
     assert len(data_of(outputs["neighbors"], "text/html")) == 4
-    assert text_of(outputs["search"]).count("Hit(rank=") == 5
+    assert text_of(outputs["search"]).count("crisscrossed_shapes test") == 5
     assert len(data_of(outputs["scores"], "text/html")) == 1
     assert len(data_of(outputs["ratings"], "image/png")) == 1
 

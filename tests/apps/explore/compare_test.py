@@ -144,16 +144,14 @@ def test_groups_are_paired_by_the_seeds_of_their_folders(groups):
 
 def test_the_figure_has_a_point_per_run(groups, tmp_path, monkeypatch, capsys):
     names = [f"{name}={folder}" for name, folder in groups.items()]
-    arguments = [*names, "--metrics=*/i2t/recall@*", f"--figure={tmp_path}/plot"]
+    arguments = [*names, "--metrics=*/i2t/recall@5", f"--figure={tmp_path}/plot"]
     monkeypatch.setattr(sys, "argv", ["compare", *arguments])
-    for _ in range(2):
-        compare_lib.main()
-        drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    compare_lib.main()
+    drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert cells(capsys.readouterr().out)[0] == ["", "a (3 runs)", "b (3 runs)"]
     assert drawn.keys() == {"plot.svg", "plot.pdf"}
     assert drawn["plot.pdf"].startswith(b"%PDF")
     svg = drawn["plot.svg"].decode()
-    assert len(re.findall('<use [^>]*style="fill: #(?:2f6fab|c4572a)', svg)) == 3 * 2 * 3
-    tags = [f"shapes_own/i2t/recall@{k}" for k in (1, 5, 10)]
-    runs = xmodal.compare(groups).runs
-    assert draw_runs(runs, tags) == {"svg": drawn["plot.svg"], "pdf": drawn["plot.pdf"]}
+    assert len(re.findall('<use [^>]*style="fill: #(?:2f6fab|c4572a)', svg)) == 3 * 2
+    again = draw_runs(xmodal.compare(groups).runs, ["shapes_own/i2t/recall@5"])
+    assert again == {"svg": drawn["plot.svg"], "pdf": drawn["plot.pdf"]}
