@@ -13,7 +13,7 @@ is bias. The labels `only_A` are the accepted pairs that A proposed, `five` thos
 true pairs.
 
 Prints the lead under all labels, with 95 % intervals over queries; writes all labels and results,
-and `bias.md` with the ranks.
+and `bias.md` with the bump chart.
 """
 
 import argparse
@@ -204,6 +204,7 @@ def main():
         "# Labels favor the models that proposed them",
         *__doc__.split("\n\n")[2:4],
         "\n".join(lines),
+        "![Ranks under all labels](agreement/bump_chart.png)",
         text.replace("# ", "## "),
     ]
     (args.output / "bias.md").write_text("\n\n".join(page))

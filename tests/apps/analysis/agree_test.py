@@ -28,6 +28,7 @@ def table(tmp_path):
 def test_the_papers_models_give_its_matrix(tmp_path, table):
     text = compare([table], str(tmp_path / "out/meta"), METRICS)
     out = tmp_path / "out/meta"
+    assert (out / "bump_chart.png").exists()
     assert (out / "agreement.md").read_text() == text
     assert r"(1) eccv/mean/map@r &  & 0.39 & 0.20 \\" in (out / "agreement.tex").read_text()
     matrix = (

@@ -1,4 +1,4 @@
-r"""Compares metrics by how they rank models: Kendall's tau-b, and the ranks.
+r"""Compares metrics by how they rank models: Kendall's tau-b, ranks and a bump chart.
 
     python -m xmodal agree --models=OUT1,OUT2,OUT3 --output=AGREEMENT
     python -m xmodal agree --models=A.npz,B.json,third=C.npz --annotations=LABELS1,LABELS2 \
@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from xmodal.apps.analysis.canvas import GRAY, new_figure, to_bytes
 from xmodal.apps.analysis.metric_tables import Models, check_labels, choose_metrics, load_models
 from xmodal.apps.arguments import add_texts, make_parser, name_list
 from xmodal.core import console
@@ -22,6 +23,9 @@ from xmodal.core.text_table import Rows, format_document, format_number
 from xmodal.evals.reports.metrics import lower_is_better
 from xmodal.evals.reports.published import PUBLISHED_LABELS, eccv_table_5
 from xmodal.evals.reports.uncertainty import compute_interval, draw_resamples
+
+# Metric -> model -> rank, as `ranks_of_models` returns them.
+Ranks = Mapping[str, Mapping[str, float]]
 
 _ON_INTERVALS = (
     "The middle 95 % of 1,000 bootstrap samples of the models: how tau-b would vary over other "
@@ -38,7 +42,7 @@ def main() -> None:
     parser.add_argument("--annotations", type=name_list, help="folders of labels, for files")
     add_texts(parser, similarity="for embeddings whose file names none")
     parser.add_argument("--metrics", type=name_list, help="tags to compare, * for any characters")
-    parser.add_argument("--output", required=True, help="folder for the tables")
+    parser.add_argument("--output", required=True, help="folder for the tables and the chart")
     args = parser.parse_args()
     check_writable(args.output)
     if args.annotations:
@@ -49,7 +53,7 @@ def main() -> None:
 
 
 def compare(paths: Sequence[str], output: str, metrics: Sequence[str] | None = None) -> str:
-    """Writes `agreement.json`, `.md` and `.tex`; returns the Markdown.
+    """Writes `agreement.json`, `.md` and `.tex`, and `bump_chart.png`; returns the Markdown.
 
     Args:
       paths: JSON tables of models and folders of evaluations; see `load_models`.
@@ -64,10 +68,11 @@ def compare(paths: Sequence[str], output: str, metrics: Sequence[str] | None = N
     text = format_agreement(models, chosen, labels, limits)
     found = {"metrics": chosen, "tau_b": tau.tolist(), "models": counts.tolist(), "ranks": ranks}
     found |= {"labels": labels, "tau_b_low": limits[0].tolist(), "tau_b_high": limits[1].tolist()}
-    contents = {
+    contents: dict[str, str | bytes] = {
         "agreement.json": format_json(found),
         "agreement.md": text,
         "agreement.tex": format_agreement(models, chosen, labels, limits, "latex"),
+        "bump_chart.png": draw_bump_chart(ranks, title=f"Ranks of {len(models)} models"),
     }
     write_files(output, contents)
     return text
@@ -201,6 +206,46 @@ def _make_matrix(metrics: Sequence[str], *values: np.ndarray) -> Rows:
         cells = [" to ".join(format_number(x, ".2f") for x in each) for each in columns]
         rows.append([f"({i + 1}) {metric}", *[""] * (i + 1), *cells[i + 1 :]])
     return rows
+
+
+def draw_bump_chart(ranks: Ranks, *, title: str = "") -> bytes:
+    """Returns a PNG with a line per model over the metrics, the best model on top.
+
+    Tied models are drawn below each other in the order of the metric before, marked with the rank
+    they share; a line is interrupted where its model lacks the metric.
+
+    Args:
+      ranks: metric -> model -> rank, metrics from left to right.
+      title: printed above.
+    """
+    from matplotlib import colormaps
+
+    columns: list[dict[str, int]] = []
+    for column in ranks.values():
+        before = columns[-1] if columns else {}
+        order = sorted(column, key=lambda model: (column[model], before.get(model, math.inf)))
+        columns.append({model: place for place, model in enumerate(order)})
+    models = list(dict.fromkeys(model for column in columns for model in column))
+    rows = max(2, *map(len, columns))
+    with new_figure(3 + 1.3 * len(ranks), 1.2 + 0.34 * rows, title) as figure:
+        axes = figure.subplots()
+        for model, shade in zip(models, np.linspace(0.06, 0.94, len(models)), strict=True):
+            places = {x: column[model] for x, column in enumerate(columns) if model in column}
+            line = [places.get(x, math.nan) for x in range(len(columns))]
+            dark = [0.82 * part for part in colormaps["turbo"](shade)[:3]]  # Readable on white.
+            axes.plot(line, "o-", color=dark, lw=2.4, markersize=15)
+            for x, y in places.items():
+                rank = f"{[*ranks.values()][x][model]:g}"
+                axes.text(x, y, rank, c="white", size=7, ha="center", va="center_baseline")
+            for x, side, offset in ((min(places), "right", -12), (max(places), "left", 12)):
+                axes.annotate(model, (x, line[x]), (offset, 0), textcoords="offset points",
+                              ha=side, va="center_baseline", fontsize=9)  # fmt: skip
+        axes.set(xlim=(-1.3, len(ranks) + 0.3), ylim=(rows - 0.4, -0.6), yticks=[])
+        axes.set_xticks(range(len(ranks)), list(ranks), rotation=20, ha="left", color=GRAY)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        return to_bytes(figure)
 
 
 if __name__ == "__main__":
