@@ -85,7 +85,7 @@ def _evaluate(args: argparse.Namespace, opened: "Opened", output: str) -> None:
     saved = (getattr(args, name, None) for name in eval_arguments.SAVED)
     default = 0 if follows or weights else EXAMPLES
     examples = default if args.examples is None else args.examples
-    request = Request(args.split, args.compare, False, examples, *saved)
+    request = Request(args.split, args.compare, examples, *saved)
     # A folder given by the user may hold the results of another split; a run's averages of weights
     # do not name the checkpoint.
     keep_others = not args.output and not weights

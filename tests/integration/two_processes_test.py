@@ -18,7 +18,6 @@ from xmodal.core import mesh as mesh_lib
 from xmodal.train import start as start_lib
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import evaluate_best
-from xmodal.train.event_writer import Writer
 from xmodal.train.folder import run_folder
 from xmodal.train.resolve import resolve
 
@@ -171,7 +170,7 @@ def test_two_processes_continue_like_one_device(pair, few_shapes, monkeypatch):
     found = json.loads((resumed / "test/metrics.json").read_text())
     use_devices(monkeypatch, 1)
     parts = resolve(papers_test.get_config(TOGETHER, few_shapes), str(resumed))
-    evaluate_best(RunEvaluation(parts), str(resumed), Writer())
+    evaluate_best(RunEvaluation(parts), str(resumed), [])
     expected = json.loads((resumed / "test/metrics.json").read_text())
     assert "shapes/mean_recall@10" in expected
     assert found == pytest.approx(expected, abs=0.5)

@@ -65,7 +65,7 @@ def test_a_resumed_run_is_one_run_of_mlflow(train_twice, tmp_path, monkeypatch):
     tag = f"{TINY}/t2t/recall@10"
     assert run.data.metrics[f"test/{TINY}/t2t/recall_at_10"] == pytest.approx(metrics[tag])
     names = [each.path for each in client.list_artifacts(id_of_run)]
-    assert names == ["config.md", "images", "parameters.md"]
+    assert names == ["images"]
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_a_resumed_run_is_one_run_of_wandb(train_twice, tmp_path, monkeypatch):
     assert final[f"test/{tag}"] == pytest.approx(metrics[tag])
     assert final["step"] == run_folder.best_step(str(tmp_path / "run"))
     kinds = {value for r in rows for name, value in r.items() if name.endswith("/_type")}
-    assert kinds == {"histogram", "html-file", "image-file"}
+    assert kinds == {"image-file"}
     assert [config["optimizer"]["learning_rate"] for _, config, _ in records] == [0.01, 0.01]
 
 

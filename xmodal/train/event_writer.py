@@ -1,4 +1,4 @@
-"""The writer of TensorBoard files, and what all writers have in common.
+"""The writer of TensorBoard files.
 
 The descriptions of scalars are in scalars.toml.
 """
@@ -30,56 +30,22 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 from tensorboard.util.tensor_util import make_tensor_proto
 
+from xmodal.train.loggers import Service
+
 _FLUSH_SECONDS = 120.0  # A bucket stores the whole file again at each flush.
 
 
-class Writer:
-    """Receives what a run reports; a service leaves out what it has no place for."""
-
-    def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
-        """Writes numbers by tag."""
-
-    def write_texts(self, step: int, texts: Mapping[str, str]) -> None:
-        """Writes texts in Markdown by tag."""
-
-    def write_histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """Writes histograms of numbers by tag."""
-
-    def write_pictures(self, step: int, pictures: Mapping[str, bytes]) -> None:
-        """Writes encoded pictures by tag."""
-
-    def flush(self) -> None:
-        """Makes everything written so far visible to readers."""
-
-    def close(self) -> None:
-        """Ends the writing."""
-
-
-class Writers(Writer):
-    """Passes every call on to several writers."""
-
-    def __init__(self, *writers: Writer) -> None:
-        """Takes any number of writers, also none."""
-
-        def call(name: str, *arguments: Any) -> None:
-            for each in writers:
-                getattr(each, name)(*arguments)
-
-        for name in (each for each in vars(Writer) if not each.startswith("_")):
-            setattr(self, name, functools.partial(call, name))
-
-
-class EventWriter(Writer):
-    """Writes a file of events, on process 0 only.
+class EventWriter:
+    """Writes a file of events, on process 0 only; services also get its scalars and pictures.
 
     TensorBoard's own `EventFileWriter` imports TensorFlow where it is installed, which takes
     seconds.
     """
 
-    def __init__(self, folder: epath.PathLike) -> None:
-        """Opens a new file in `folder`, which is created if missing."""
-        self._records: RecordWriter | None = None
-        if jax.process_index() == 0:
+    def __init__(self, folder: epath.PathLike | None, services: Collection[Service] = ()) -> None:
+        """Opens a new file in `folder`, which is created if missing; None for no file."""
+        self._services, self._records = services, None
+        if folder is not None and jax.process_index() == 0:
             folder = epath.Path(folder)
             folder.mkdir(parents=True, exist_ok=True)
             # TensorBoard reads files in the order of their names.
@@ -90,19 +56,23 @@ class EventWriter(Writer):
         self.flush()
 
     def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
-        """See `Writer`."""
+        """Writes numbers by tag."""
+        for each in self._services:
+            each.write_scalars(step, scalars)
         self._write(step, (scalar_pb(t, float(x), describe(t)) for t, x in scalars.items()))
 
     def write_texts(self, step: int, texts: Mapping[str, str]) -> None:
-        """See `Writer`."""
+        """Writes texts in Markdown by tag."""
         self._write(step, (text_pb(tag, text) for tag, text in texts.items()))
 
     def write_histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """See `Writer`."""
+        """Writes histograms of numbers by tag."""
         self._write(step, (histogram_pb(tag, x) for tag, x in values.items()))
 
     def write_pictures(self, step: int, pictures: Mapping[str, bytes]) -> None:
-        """See `Writer`."""
+        """Writes encoded pictures by tag."""
+        for each in self._services:
+            each.write_pictures(step, pictures)
         self._write(step, (_picture_pb(tag, data) for tag, data in pictures.items()))
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
@@ -133,13 +103,13 @@ class EventWriter(Writer):
         self._write(0, [summary])
 
     def flush(self) -> None:
-        """See `Writer`."""
+        """Makes everything written so far visible to readers."""
         self._flushed = time.monotonic()
         if self._records is not None:
             self._records.flush()
 
     def close(self) -> None:
-        """See `Writer`."""
+        """Closes the file."""
         if self._records is not None:
             self._records.close()
 

@@ -5,67 +5,50 @@ continues it. Server, project, login and offline mode are the service's own sett
 `WANDB_PROJECT`, `WANDB_MODE` and `MLFLOW_TRACKING_URI`.
 """
 
-import html
+import contextlib
 import importlib.util
-import io
 import json
 import re
-import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import jax
-import numpy as np
-import PIL.Image
 from etils import epath
 
 from xmodal.core.config import flatten_section
 from xmodal.core.errors import UserError
 from xmodal.core.files import read_json, write_file
-from xmodal.train.event_writer import Writer, Writers
-
-TENSORBOARD = "tensorboard"
+from xmodal.core.untrusted.picture_formats import open_picture
 
 
-class WandbWriter(Writer):
-    """Writes to a run of Weights & Biases."""
+class WandbRun:
+    """A run of Weights & Biases, with its id."""
 
     def __init__(self, known: str | None, config: Mapping[str, Any]) -> None:
         """Continues the run with a known id, or starts one."""
         import wandb
 
         run = wandb.init(id=known, name=config["name"], config=dict(config), resume="allow")
-        self._types, self._run, self.id = wandb, run, run.id
+        self._image, self._run, self.id = wandb.Image, run, run.id
         # Steps that a killed run repeats are before the last one of the service.
         run.define_metric("*", step_metric="step")
 
     def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
-        """See `Writer`."""
+        """Writes numbers by tag."""
         self._run.log({"step": step, **scalars})
 
-    def write_texts(self, step: int, texts: Mapping[str, str]) -> None:
-        """See `Writer`."""
-        pages = {tag: f"<pre>{html.escape(text)}</pre>" for tag, text in texts.items()}
-        self.write_scalars(step, {tag: self._types.Html(page) for tag, page in pages.items()})
-
-    def write_histograms(self, step: int, values: Mapping[str, np.ndarray]) -> None:
-        """See `Writer`."""
-        self.write_scalars(
-            step, {tag: self._types.Histogram(x.tolist()) for tag, x in values.items()}
-        )
-
     def write_pictures(self, step: int, pictures: Mapping[str, bytes]) -> None:
-        """See `Writer`."""
-        opened = {tag: PIL.Image.open(io.BytesIO(data)) for tag, data in pictures.items()}
-        self.write_scalars(step, {tag: self._types.Image(x) for tag, x in opened.items()})
+        """Writes encoded pictures by tag."""
+        opened = {tag: self._image(open_picture(data)) for tag, data in pictures.items()}
+        self.write_scalars(step, opened)
 
-    def close(self) -> None:
-        """See `Writer`; a run that ends by an error is marked as failed."""
-        self._run.finish(exit_code=int(sys.exc_info()[0] is not None))
+    def end(self, error: type[BaseException] | None, *_: object) -> None:
+        """Ends the run, as failed after an error."""
+        self._run.finish(exit_code=int(error is not None))
 
 
-class MlflowWriter(Writer):
-    """Writes to a run of MLflow, which has no histograms."""
+class MlflowRun:
+    """A run of MLflow, with its id."""
 
     def __init__(self, known: str | None, config: Mapping[str, Any]) -> None:
         """Continues the run with a known id, or starts one."""
@@ -78,42 +61,33 @@ class MlflowWriter(Writer):
             mlflow.log_params({_mlflow_name(path): value for path, value in flat})
 
     def write_scalars(self, step: int, scalars: Mapping[str, Any]) -> None:
-        """See `Writer`; a name has `recall_at_1` for `recall@1`, as in MLflow's own metrics."""
+        """Writes numbers by tag, `recall_at_1` for `recall@1` as in MLflow's own metrics."""
         named = {_mlflow_name(tag): float(x) for tag, x in scalars.items()}
         self._mlflow.log_metrics(named, step=step)
 
-    def write_texts(self, step: int, texts: Mapping[str, str]) -> None:
-        """See `Writer`; a text replaces an earlier one of the tag."""
-        for tag, text in texts.items():
-            self._mlflow.log_text(text, f"{tag}.md")
-
     def write_pictures(self, step: int, pictures: Mapping[str, bytes]) -> None:
-        """See `Writer`."""
+        """Writes encoded pictures by tag."""
         for tag, data in pictures.items():
-            image = PIL.Image.open(io.BytesIO(data))
-            self._mlflow.log_image(image, key=_mlflow_name(tag), step=step)
+            self._mlflow.log_image(open_picture(data), key=_mlflow_name(tag), step=step)
 
-    def close(self) -> None:
-        """See `Writer`; a run that ends by an error is marked as failed."""
-        self._mlflow.end_run("FINISHED" if sys.exc_info()[0] is None else "FAILED")
+    def end(self, error: type[BaseException] | None, *_: object) -> None:
+        """Ends the run, as failed after an error."""
+        self._mlflow.end_run("FINISHED" if error is None else "FAILED")
 
 
 def _mlflow_name(tag: str) -> str:
     return re.sub(r"[^\w/.\- :]", "_", tag.replace("@", "_at_"))
 
 
-_SERVICES: dict[str, type[WandbWriter | MlflowWriter]] = {
-    "wandb": WandbWriter,
-    "mlflow": MlflowWriter,
-}
-"""Name, which is also that of the package and of the extra -> writer."""
-
-LOGGERS = (TENSORBOARD, *_SERVICES)
+Service = WandbRun | MlflowRun
+TENSORBOARD = "tensorboard"
+SERVICES: dict[str, type[Service]] = {"wandb": WandbRun, "mlflow": MlflowRun}
+"""Name, which is also that of the package and of the extra -> its run."""
 
 
 def check_packages(loggers: Collection[str]) -> None:
     """Raises an error if the package of a service is missing."""
-    for each in (each for each in loggers if each in _SERVICES):
+    for each in SERVICES.keys() & set(loggers):
         # A module without a file is the folder in which Weights & Biases keeps its runs.
         if getattr(importlib.util.find_spec(each), "origin", None) is None:
             raise UserError(
@@ -122,18 +96,19 @@ def check_packages(loggers: Collection[str]) -> None:
             )
 
 
-def open_services(config: Mapping[str, Any], run_dir: str) -> Writer:
-    """Returns the writer of the services in `config.loggers`; process 0 alone writes.
+@contextlib.contextmanager
+def open_services(config: Mapping[str, Any], run_dir: str) -> Iterator[list[Service]]:
+    """Yields the runs of the services in `config.loggers`; process 0 alone writes.
 
     Args:
       config: the config of the run, which they show.
       run_dir: its folder.
     """
     path, opened = epath.Path(run_dir) / "loggers.json", []
-    ids = read_json(path, "remove it to start new runs.") if path.exists() else {}
-    for each in config["loggers"]:
-        if each in _SERVICES and jax.process_index() == 0:
-            opened.append(_SERVICES[each](ids.get(each), config))
-            ids[each] = opened[-1].id
-            write_file(path, f"{json.dumps(ids)}\n")
-    return Writers(*opened)
+    with contextlib.ExitStack() as stack:
+        for name in [x for x in config["loggers"] if x in SERVICES and jax.process_index() == 0]:
+            ids = read_json(path, "remove it to start new runs.") if path.exists() else {}
+            opened.append(SERVICES[name](ids.get(name), config))
+            stack.push(opened[-1].end)
+            write_file(path, f"{json.dumps(ids | {name: opened[-1].id})}\n")
+        yield opened

@@ -20,11 +20,11 @@ from xmodal.train import frozen_features, reporting
 from xmodal.train.compiled_step import compile_step
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.run_subjects import evaluate_best, evaluate_start
-from xmodal.train.event_writer import EventWriter, Writer, Writers
+from xmodal.train.event_writer import EventWriter
 from xmodal.train.folder import folder_lock, run_folder
 from xmodal.train.folder.checkpoints import Checkpoints
 from xmodal.train.folder.finished import mark_finished, next_steps
-from xmodal.train.loggers import TENSORBOARD, open_services
+from xmodal.train.loggers import TENSORBOARD, Service, open_services
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.resolve import resolve
@@ -67,7 +67,7 @@ def train(
     with folder_lock.hold(run_dir):
         run = resolve(config, run_dir, allow_changes=allow_changes)
         evaluation = RunEvaluation(run, stores=True, watch=watch)
-        with contextlib.closing(open_services(run.config.to_dict(), run_dir)) as services:
+        with open_services(run.config.to_dict(), run_dir) as services:
             if not _train(run, run_dir, evaluation, services):
                 return False
             with stoppable("the same command evaluates again"):
@@ -78,7 +78,9 @@ def train(
     return True
 
 
-def _train(run: Run, run_dir: str, evaluation: RunEvaluation, services: Writer) -> bool:
+def _train(
+    run: Run, run_dir: str, evaluation: RunEvaluation, services: Collection[Service]
+) -> bool:
     """Runs the remaining steps; returns False if a signal stopped it before the last one."""
     settings, description = run.settings, describe(run)
     logging.info("%s", description)
@@ -103,12 +105,10 @@ def _train(run: Run, run_dir: str, evaluation: RunEvaluation, services: Writer) 
         saver = stack.enter_context(
             contextlib.closing(Checkpoints(run_dir, settings.checkpoint, settings.best_checkpoint))
         )
-        writer = services
-        if TENSORBOARD in settings.loggers:
-            events = stack.enter_context(contextlib.closing(EventWriter(run_dir)))
-            directions = ("i2t", "t2i") if "image" in run.model.towers else ("t2t",)
-            events.write_layout(settings.best_checkpoint.metric, directions)
-            writer = Writers(events, services)
+        folder = run_dir if TENSORBOARD in settings.loggers else None
+        writer = stack.enter_context(contextlib.closing(EventWriter(folder, services)))
+        directions = ("i2t", "t2i") if "image" in run.model.towers else ("t2t",)
+        writer.write_layout(settings.best_checkpoint.metric, directions)
         reporter = reporting.Reporter(writer, settings)
         trace = stack.enter_context(contextlib.ExitStack())
         facts = {"config": run.config.to_json_best_effort(indent=2), "parameters": description}

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from xmodal.core.errors import UserError
 from xmodal.core.files import finite_or_none
-from xmodal.train.event_writer import Writer
+from xmodal.train.event_writer import EventWriter
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.run_config import RunConfig
 
@@ -62,7 +62,7 @@ class Reporter:
     work while the host waits for the scalars.
     """
 
-    def __init__(self, writer: Writer, settings: RunConfig) -> None:
+    def __init__(self, writer: EventWriter, settings: RunConfig) -> None:
         """Starts the clock; `settings` are those of the run."""
         self._writer, self._settings = writer, settings
         self._consecutive_skips = 0

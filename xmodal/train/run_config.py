@@ -11,7 +11,7 @@ from xmodal import data
 from xmodal.core.config import Bounds, check_value, lookup, read, setting
 from xmodal.core.errors import UserError
 from xmodal.models import ENCODERS
-from xmodal.train.loggers import LOGGERS, TENSORBOARD
+from xmodal.train.loggers import SERVICES, TENSORBOARD
 from xmodal.train.optimization.optimizer import OptimizerConfig
 from xmodal.train.optimization.run_lengths import UP_TO, resolve_epochs, resolve_sizes
 from xmodal.train.sections import (
@@ -82,7 +82,7 @@ class RunConfig:
     init_from: InitConfig = dataclasses.field(default_factory=InitConfig)
     frozen_features: FrozenFeaturesConfig = dataclasses.field(default_factory=FrozenFeaturesConfig)
     checkpoint: CheckpointConfig = dataclasses.field(default_factory=CheckpointConfig)
-    loggers: tuple[str, ...] = setting((TENSORBOARD,), one_of=LOGGERS)
+    loggers: tuple[str, ...] = setting((TENSORBOARD,), one_of=(TENSORBOARD, *SERVICES))
     tensorboard: TensorBoardConfig = dataclasses.field(default_factory=TensorBoardConfig)
     profile: ProfileConfig | None = None
     sharding: tuple[tuple[str, str], ...] = setting(((".*", "replicated"),), pattern=True)

@@ -44,7 +44,7 @@ from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.embed import Items
 from xmodal.evals.scores.score_rows import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
-from xmodal.train.event_writer import Writer
+from xmodal.train.event_writer import EventWriter
 
 # In pixels. TensorBoard shows pictures about 350 wide, so text is legible only in few columns. A
 # run keeps pictures of every evaluation, so they should be small.
@@ -222,7 +222,7 @@ class Views:
     Every process has to call this, because scores are computed on all devices.
     """
 
-    def __init__(self, writer: Writer, config: TensorBoardConfig, step: int) -> None:
+    def __init__(self, writer: EventWriter, config: TensorBoardConfig, step: int) -> None:
         """Opens the views of a step."""
         self.writer, self._config, self._step = writer, config, step
         self._shown: dict[str, tuple[Embeddings, Items]] = {}

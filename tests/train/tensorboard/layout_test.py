@@ -12,7 +12,7 @@ from tensorboard.plugins.custom_scalar.custom_scalars_plugin import CustomScalar
 from tensorboard.plugins.scalar import metadata
 
 from xmodal.evals.reports.metrics import MEAN_SELECTED
-from xmodal.train.event_writer import EventWriter, Writer, Writers, describe
+from xmodal.train.event_writer import EventWriter, describe
 
 TAGS = ("coco/i2t/recall@1", "coco/t2i/recall@1", "coco/mean_recall@10", "train/loss")
 
@@ -59,22 +59,3 @@ def test_what_training_reports_is_described():
     assert len(names) > 9
     assert [name for name in names if not describe(name)] == []
     assert describe("train/i2t/kl") == ""
-
-
-def test_writers_pass_everything_on():
-    class Recorder(Writer):
-        def __init__(self):
-            self.written = []
-
-        def write_histograms(self, step, values):
-            self.written.append((step, values))
-
-        def close(self):
-            self.written.append("closed")
-
-    first, second = Recorder(), Recorder()
-    both = Writers(first, Writers(second))
-    both.write_histograms(3, {"a": 1})
-    both.write_scalars(3, {"b": 1.0})  # Recorders leave it out.
-    both.close()
-    assert first.written == second.written == [(3, {"a": 1}), "closed"]

@@ -23,7 +23,6 @@ from xmodal.core.files import FINAL, read_numbers, write_files
 from xmodal.core.progress import check_stop
 from xmodal.core.text_table import format_table
 from xmodal.data.text.text_counts import count_texts
-from xmodal.evals import Evaluation
 from xmodal.evals.evaluators import Split
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.model_adapter import EncoderAdapter, Ensemble
@@ -32,9 +31,9 @@ from xmodal.evals.scores.embed import Items
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import Opened, evaluate_subjects
 from xmodal.train.evaluation.suite import EvalSuite, Request, Subject
-from xmodal.train.event_writer import Writer
 from xmodal.train.folder import checkpoints, run_folder
 from xmodal.train.folder.curves import read_curves
+from xmodal.train.loggers import Service
 from xmodal.train.resolve import changed_settings
 from xmodal.train.start import initial_state
 from xmodal.train.tree import TrainState
@@ -62,7 +61,7 @@ def evaluate_start(evaluation: RunEvaluation, run_dir: str, state: TrainState) -
     evaluate_subjects(Opened(evaluation.suite, [subject], settings.tensorboard), output)
 
 
-def evaluate_best(evaluation: RunEvaluation, run_dir: str, services: Writer) -> list[Evaluation]:
+def evaluate_best(evaluation: RunEvaluation, run_dir: str, services: Iterable[Service]) -> None:
     """Evaluates the best checkpoint of a run on the final splits into `RUN_DIR/test`.
 
     With results of `evaluate_start`, it is compared with them. The metrics also go to `services`.
@@ -71,10 +70,10 @@ def evaluate_best(evaluation: RunEvaluation, run_dir: str, services: Writer) -> 
     request = Request(compare=start if best and epath.Path(start).exists() else None, lenient=True)
     opened = open_run(evaluation, run_dir, [best])
     evaluations = evaluate_subjects(opened, os.path.join(run_dir, FINAL), request)
-    for each in evaluations:
-        curves = select_curves(each.tagged).items()
-        services.write_scalars(best, {f"{FINAL}/{tag}": value for tag, value in curves})
-    return evaluations
+    tagged = [select_curves(each.tagged).items() for each in evaluations]
+    scalars = {f"{FINAL}/{tag}": value for curves in tagged for tag, value in curves}
+    for service in services:
+        service.write_scalars(best, scalars)
 
 
 def open_run(evaluation: RunEvaluation, run_dir: str, steps: Iterable[int]) -> Opened:

@@ -34,7 +34,6 @@ class Request:
     Attributes:
       split: split of the run's dataset; None for the final split of every evaluator.
       compare: results of another model, see `EvalSuite.load_others`; None for no comparison.
-      lenient: whether an evaluator that `compare` has no results of is left out, not an error.
       examples: queries of every rule on the pages of examples; 0 for no pages.
       save_embeddings: npz file for the embeddings, of which all evaluators must share one set; None
         for no file.
@@ -42,15 +41,16 @@ class Request:
         file.
       save_rankings: JSON file for the first items of every query of the same evaluator; None for no
         file.
+      lenient: whether an evaluator that `compare` has no results of is left out, not an error.
     """
 
     split: str | None = None
     compare: str | None = None
-    lenient: bool = False
     examples: int = EXAMPLES
     save_embeddings: str | None = None
     save_scores: str | None = None
     save_rankings: str | None = None
+    lenient: bool = False
 
 
 FINAL_SPLITS = Request()
