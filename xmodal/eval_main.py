@@ -106,15 +106,8 @@ def _open_file(args: argparse.Namespace, config: ConfigDict | None) -> "Opened":
     from xmodal.train.evaluation.subjects import open_file
 
     kind = _kind_of_file(args)
-    return open_file(
-        getattr(args, kind),
-        config,
-        kind=kind,
-        ids=args.ids,
-        names=args.evaluators,
-        similarity=args.similarity,
-        name=args.name,
-    )
+    given = {key: getattr(args, key) for key in ("ids", "similarity", "name")}
+    return open_file(getattr(args, kind), config, kind=kind, names=args.evaluators, **given)
 
 
 def _kind_of_file(args: argparse.Namespace) -> str:
@@ -183,8 +176,6 @@ def _open_ensemble(args: argparse.Namespace, folders: list[str]) -> "Opened":
     from xmodal.train.evaluation import run_subjects
     from xmodal.train.folder import run_folder
 
-    if missing := [each for each in folders if not epath.Path(each).exists()]:
-        raise UserError(f"--run={args.run} names folders that do not exist: {missing}.")
     _refuse_to_save(args, "run", "--run")
     if not args.output:
         raise UserError("--run names several runs, whose results belong to none: set --output.")
@@ -215,9 +206,7 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
     kind = _kind_of_file(args)
     processes.first_does(f"check {args.output}", lambda: check_writable(args.output))
     # Read first, since it may be unreadable.
-    other = None
-    if args.compare:
-        other = find_ranks(args.compare)
+    other = find_ranks(args.compare) if args.compare else None
     names = ("ids", "annotations", "benchmarks", "metrics", "similarity", "partial")
     names += ("name", "save_rankings")
     evaluation = evaluating.evaluate(

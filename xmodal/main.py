@@ -32,25 +32,6 @@ ALLOW_CHANGES = flags.DEFINE_list(
 )
 
 
-def describe_towers() -> str:
-    """Returns the published weights that can be converted, and their variants."""
-    from xmodal.pretrained.variants import MODELS, TOWERS
-
-    rows = {f"--tower={name}": each.variants for name, each in TOWERS.items()}
-    rows |= {f"--model={name}": each.variants for name, each in MODELS.items()}
-    names = {name: f"--variant={','.join(v)}" if v else "" for name, v in rows.items()}
-    return (
-        "python -m xmodal convert converts published weights of\n"
-        f"{config_flag.format_names(names)}\n"
-        "A config uses them through --config.init_from.towers.text, .towers.image, or .model."
-    )
-
-
-config_flag.define_answer(
-    "list_towers", "Print the published weights that can be converted, and exit.", describe_towers
-)
-
-
 def main(argv: list[str]) -> None:
     """Connects the processes and starts the training loop."""
     del argv

@@ -37,6 +37,7 @@ def train_twice(config, change_batches, tmp_path, monkeypatch):
         change_batches(lambda step, batch: batch)
         assert loop.train(changed, str(tmp_path / "run"))
         assert json.loads((tmp_path / "run/loggers.json").read_text()) == first
+        assert [*run_folder.load_losses(tmp_path / "run")] == [5, 10, 15, 20, 25, 30]
         metrics = json.loads((tmp_path / "run/test/metrics.json").read_text())
         return first[service], metrics
 

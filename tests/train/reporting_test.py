@@ -14,7 +14,7 @@ IDS = np.array([4, 9], np.int32)
 
 
 class Recorder:
-    """Keeps the arguments of a `Writer`."""
+    """Keeps the arguments of an `EventWriter`."""
 
     def __init__(self):
         self.written = {}
@@ -34,7 +34,7 @@ def clock(monkeypatch):
 def make_reporter(**options):
     writer = Recorder()
     options = {"total_steps": 7, "batch_size": 16, "log_every": 3, "non_finite": "stop"} | options
-    return reporting.Reporter(writer, types.SimpleNamespace(**options)), writer.written
+    return reporting.Reporter(writer, types.SimpleNamespace(**options), {}), writer.written
 
 
 def losses(value, **others):

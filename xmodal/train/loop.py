@@ -109,10 +109,14 @@ def _train(
         writer = stack.enter_context(contextlib.closing(EventWriter(folder, services)))
         directions = ("i2t", "t2i") if "image" in run.model.towers else ("t2t",)
         writer.write_layout(settings.best_checkpoint.metric, directions)
-        reporter = reporting.Reporter(writer, settings)
+        reporter = reporting.Reporter(writer, settings, run_folder.load_losses(run_dir))
         trace = stack.enter_context(contextlib.ExitStack())
         facts = {"config": run.config.to_json_best_effort(indent=2), "parameters": description}
         writer.write_texts(0, {tag: f"```\n{text}\n```" for tag, text in facts.items()})
+
+        def save(state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
+            run_folder.save_losses(run_dir, reporter.losses)
+            saver.save(state, metrics)
 
         def evaluate(state: TrainState) -> TrainState:
             """Evaluates and saves a state; returns it with the resulting learning rate."""
@@ -126,7 +130,7 @@ def _train(
                 writer.write_scalars(step, select_curves(metrics) | selecting)
                 opt_state = observe_metrics(settings.optimizer, state.opt_state, metrics)
                 state = dataclasses.replace(state, opt_state=opt_state)
-                saver.save(state, metrics)
+                save(state, metrics)
             return state
 
         if first_step == 0 < total_steps and settings.init_from.has_weights:
@@ -144,7 +148,7 @@ def _train(
                         state = evaluate(state)
                 if stop_requested():
                     with reporter.paused():  # This also reads the last step.
-                        saver.save(state)
+                        save(state)
                     logging.warning(
                         "Stopped and saved at step %d; the same command resumes the run.", step
                     )
@@ -158,7 +162,7 @@ def _train(
                 reporter.record(step, scalars, local["image_id"], compiled.flops(local))
         except reporting.NonFiniteLossError as failure:
             failure.save(run_dir)
-            saver.save(state)  # The last good one.
+            save(state)  # The last good one.
             raise
         if saver.best_step == 0 < total_steps:
             metric = settings.best_checkpoint.metric

@@ -60,11 +60,16 @@ class Reporter:
 
     The scalars of a step are fetched after the next step was dispatched, so the device always has
     work while the host waits for the scalars.
+
+    Attributes:
+      losses: the reported losses by step, those before a resumption included.
     """
 
-    def __init__(self, writer: EventWriter, settings: RunConfig) -> None:
-        """Starts the clock; `settings` are those of the run."""
-        self._writer, self._settings = writer, settings
+    def __init__(
+        self, writer: EventWriter, settings: RunConfig, losses: Mapping[int, float]
+    ) -> None:
+        """Starts the clock; `settings` are those of the run, `losses` those reported before."""
+        self._writer, self._settings, self.losses = writer, settings, dict(losses)
         self._consecutive_skips = 0
         self._clear()
         self._pending: _Step | None = None
@@ -166,6 +171,7 @@ class Reporter:
         if (stats := jax.local_devices()[0].memory_stats()) and "peak_bytes_in_use" in stats:
             perf["train_perf/peak_device_gib"] = stats["peak_bytes_in_use"] / 2**30
         self._writer.write_scalars(done, scalars | perf)
+        self.losses[done] = scalars["train/loss"]
         self._clear()
         rate = perf["train_perf/examples_per_second"]
         logging.info(

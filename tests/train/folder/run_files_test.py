@@ -16,8 +16,8 @@ from tensorboard.util import tensor_util
 
 from tests.tiny_run import TINY, TOTAL_STEPS
 from xmodal.evals.reports.summary import select_curves
+from xmodal.train.evaluation.run_subjects import read_curves
 from xmodal.train.folder import run_folder
-from xmodal.train.folder.curves import read_curves
 
 SETTINGS = metadata.SESSION_START_INFO_TAG
 

@@ -76,7 +76,6 @@ class Files:
       package: name of an installed package in place of a folder.
       names: paths below the folder, or of "." also below a folder in it; A|B is either of them.
         None if a system needs what its commands read.
-      bytes: name -> size, if known.
       sha256: name -> checksum, if known; of one that ends with ..., only the beginning is known.
     """
 
@@ -86,7 +85,6 @@ class Files:
     names: Sequence[str] = ()
     folder: str = ""
     package: str = ""
-    bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     sha256: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property

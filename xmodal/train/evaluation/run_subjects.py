@@ -26,13 +26,13 @@ from xmodal.data.text.text_counts import count_texts
 from xmodal.evals.evaluators import Split
 from xmodal.evals.labels.split import different_records
 from xmodal.evals.model_adapter import EncoderAdapter, Ensemble
+from xmodal.evals.reports.evaluation import Points
 from xmodal.evals.reports.summary import select_curves
 from xmodal.evals.scores.embed import Items
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
 from xmodal.train.evaluation.subjects import Opened, evaluate_subjects
 from xmodal.train.evaluation.suite import EvalSuite, Request, Subject
 from xmodal.train.folder import checkpoints, run_folder
-from xmodal.train.folder.curves import read_curves
 from xmodal.train.loggers import Service
 from xmodal.train.resolve import changed_settings
 from xmodal.train.start import initial_state
@@ -104,6 +104,16 @@ def open_run(evaluation: RunEvaluation, run_dir: str, steps: Iterable[int]) -> O
 
     shown = changed_settings(settings)
     return Opened(evaluation.suite, subjects(), settings.tensorboard, shown)
+
+
+def read_curves(run_dir: str, metric: str) -> dict[str, Points]:
+    """Returns tag -> points of the loss and of the metric that selects checkpoints."""
+    evaluated = run_folder.load_evaluated(run_dir).items()
+    curves = {
+        "train/loss": run_folder.load_losses(run_dir),
+        metric: {step: metrics[metric] for step, metrics in evaluated if metric in metrics},
+    }
+    return {tag: sorted(points.items()) for tag, points in curves.items()}
 
 
 def describe_captions(settings: data.DataConfig, train_split: str, split: Items) -> list[str]:

@@ -112,6 +112,16 @@ def load_training_items(run_dir: str) -> dict[str, list[Any]]:
     return _load(run_dir, "training_items.json")
 
 
+def save_losses(run_dir: str, losses: Mapping[int, float]) -> None:
+    """Writes `RUN_DIR/losses.json` on process 0: the reported training losses by step."""
+    _save(run_dir, "losses.json", losses)
+
+
+def load_losses(run_dir: str) -> dict[int, float]:
+    """Returns what `save_losses` wrote; empty for a run that has not saved any state."""
+    return {int(step): loss for step, loss in _load(run_dir, "losses.json").items()}
+
+
 def save_evaluated(run_dir: str, metrics: Mapping[int, Mapping[str, float]]) -> None:
     """Writes `RUN_DIR/evaluated.json` on process 0: the metrics of all evaluated steps."""
     _save(run_dir, "evaluated.json", metrics)
