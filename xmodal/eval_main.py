@@ -82,10 +82,11 @@ def _evaluate(args: argparse.Namespace, opened: "Opened", output: str) -> None:
 
     processes.first_does(f"check {output}", lambda: check_writable(output))
     follows, weights = getattr(args, "follow", False), getattr(args, "interpolate", None)
-    saved = (getattr(args, name, None) for name in eval_arguments.SAVED)
+    paths = {name: getattr(args, name, None) for name in eval_arguments.SAVED}
+    saved = {name.removeprefix("save_"): path for name, path in paths.items() if path}
     default = 0 if follows or weights else EXAMPLES
     examples = default if args.examples is None else args.examples
-    request = Request(args.split, args.compare, examples, *saved)
+    request = Request(args.split, args.compare, examples, saved)
     # A folder given by the user may hold the results of another split; a run's averages of weights
     # do not name the checkpoint.
     keep_others = not args.output and not weights
@@ -226,18 +227,10 @@ def _evaluate_on_annotations(args: argparse.Namespace) -> None:
 
 
 def _output_in_run(args: argparse.Namespace, place: str) -> str:
-    """Returns --output, or its default within the run; keeps results out of the run's own."""
+    """Returns --output, or its default within the run."""
     from xmodal.core.files import FINAL
 
-    output = args.output or os.path.join(args.run, place, args.split or FINAL)
-    own = os.path.join(args.run, FINAL)
-    is_other = place or args.split not in (None, FINAL)
-    if is_other and not args.overwrite and os.path.realpath(output) == os.path.realpath(own):
-        raise UserError(
-            f"--output={output} is for results of the best checkpoint, which a finished run prints "
-            "as its own; use another folder, leave out --output, or replace them with --overwrite."
-        )
-    return output
+    return args.output or os.path.join(args.run, place, args.split or FINAL)
 
 
 def _evaluation_of(args: argparse.Namespace, config: ConfigDict) -> "RunEvaluation":
@@ -246,18 +239,13 @@ def _evaluation_of(args: argparse.Namespace, config: ConfigDict) -> "RunEvaluati
     from xmodal.train.evaluation.run_evaluation import RunEvaluation
     from xmodal.train.resolve import build_run
 
-    _add_arguments(args, config)
-    parts = build_run(config, mesh_lib.make_mesh())
-    return RunEvaluation(parts, names=args.evaluators, trains=False)
-
-
-def _add_arguments(args: argparse.Namespace, config: ConfigDict) -> None:
-    """Sets what arguments say of the dataset of a run: its labels, and its folders now."""
-    for name in ("manual_dir", "data_dir", "ratings_dir"):
+    for name in ("manual_dir", "data_dir", "ratings_dir"):  # Where they are now.
         if getattr(args, name) is not None:
             config.data[name] = getattr(args, name)
     if args.annotations:
         add_annotations(config, args.annotations)
+    parts = build_run(config, mesh_lib.make_mesh())
+    return RunEvaluation(parts, names=args.evaluators, trains=False)
 
 
 def add_annotations(config: ConfigDict, folder: str) -> None:

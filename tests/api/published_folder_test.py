@@ -128,7 +128,7 @@ def test_three_ways_to_evaluate_give_the_same_numbers(clip, few_shapes, tmp_path
     config = clip_config.get_config()
     config.init_from.model = str(converted)
     config.data.update({"dataset": "crisscrossed_shapes", "data_dir": few_shapes})
-    request = Request(save_embeddings=str(tmp_path / "x.npz"))
+    request = Request(saved={"embeddings": str(tmp_path / "x.npz")})
     evaluate_subjects(open_towers(config), str(tmp_path / "a"), request)
     evaluation = xmodal.evaluate(
         **functions(theirs, model.tokenize),

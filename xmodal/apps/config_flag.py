@@ -8,7 +8,7 @@ import pathlib
 import re
 import runpy
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from absl import app, flags, logging
@@ -59,10 +59,6 @@ CONFIG = config_flags.DEFINE_config_file(
 )
 
 
-# Flag -> text that it prints.
-_ANSWERS: dict[str, Callable[[], str]] = {}
-
-
 def find_config_file(name: str) -> str:
     """Returns the path of a config file, with its argument.
 
@@ -81,12 +77,14 @@ def find_config_file(name: str) -> str:
     return f"{files[file]}{colon}{argument}"
 
 
-def describe_configs() -> dict[str, str]:
-    """Returns the first line of every config file by name."""
-    return {
+def describe_configs() -> str:
+    """Returns a line for every config file: its name, and the first line of its header."""
+    heads = {
         name: (ast.get_docstring(ast.parse(_read(path))) or "").split("\n")[0]
         for name, path in _files().items()
     }
+    width = max(map(len, heads))
+    return "\n".join(f"{name:{width}}  {head}" for name, head in heads.items())
 
 
 def _files() -> dict[str, str]:
@@ -108,24 +106,9 @@ def _read(path: str | os.PathLike) -> str:
     return pathlib.Path(path).read_text(encoding="utf-8")
 
 
-def define_answer(name: str, help: str, text: Callable[[], str]) -> None:
-    """Defines a flag of the calling module that prints a text and exits."""
-    flags.DEFINE_bool(name, False, help)
-    _ANSWERS[name] = text
-
-
-def format_names(names: Mapping[str, str]) -> str:
-    """Returns a line for every name and its meaning."""
-    width = max(map(len, names))
-    return "\n".join(f"{name:{width}}  {text}" for name, text in names.items())
-
-
-define_answer("version", "Print the version and exit.", lambda: f"xmodal {__version__}")
-define_answer(
-    "list_configs",
-    "Print the configs that --config accepts by name, and exit.",
-    lambda: format_names(describe_configs()),
-)
+flags.DEFINE_bool("version", False, "Print the version and exit.")
+flags.DEFINE_bool("list_configs", False, "Print the configs of --config by name, and exit.")
+_ANSWERS = {"version": lambda: f"xmodal {__version__}", "list_configs": describe_configs}
 
 
 def run(

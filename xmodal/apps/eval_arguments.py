@@ -165,9 +165,7 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
         compare="results of another model: its run, the --output of an evaluation, or ranks.npz",
     )
     parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="with --follow, evaluate all checkpoints again; else allow other results in RUN/test",
+        "--overwrite", action="store_true", help="with --follow, evaluate all checkpoints again"
     )
 
 

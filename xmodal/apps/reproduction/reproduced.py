@@ -102,8 +102,6 @@ def _measure(tag: str, system: System, metrics: Sequence[Numbers]) -> tuple[floa
         means.append(float(np.mean([numbers[name] for name in names])))
         if len(names) == 1:
             ends = numbers.get(f"{names[0]}_low"), numbers.get(f"{names[0]}_high")
-    if not means:
-        return None, None, None
     if means[1:]:
         mean = compare_means({"": means}, {"": [0.0] * len(means)}, "runs")[""]
         ends = mean.low, mean.high

@@ -79,9 +79,8 @@ def evaluate_subjects(
     with continued or event_writer(output, settings) as writer:
         for subject in subjects:
             step, views = subject.step, Views(writer, tensorboard, subject.step or 0)
-            kept: dict[str, float] = {}
-            if keep_others and step is not None:  # Before any work, since it may be damaged.
-                kept = read_others(output, step, suite.options)
+            # Before any work, since it may be damaged.
+            kept = read_others(output, step, suite.options) if keep_others else {}
             evaluations = suite.evaluate(subject, request, others=others, view=views)
             write_all(evaluations, output, others, views, step, kept, brief=follows)
     return evaluations
@@ -175,7 +174,7 @@ def write_all(
         write_files(os.path.join(output, "steps"), {f"{step}.json": format_json(metrics)})
 
 
-def read_others(output: str, step: int, evaluators: Collection[str]) -> dict[str, float]:
+def read_others(output: str, step: int | None, evaluators: Collection[str]) -> dict[str, float]:
     """Returns the stored numbers of a step from other evaluators, NaN where undefined."""
     path = epath.Path(output) / "steps" / f"{step}.json"
     remedy = "remove it and evaluate this step again with all evaluators."

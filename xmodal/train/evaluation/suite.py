@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
-from absl import logging
 from jax.sharding import Mesh
 
 from xmodal import data
@@ -35,21 +34,16 @@ class Request:
       split: split of the run's dataset; None for the final split of every evaluator.
       compare: results of another model, see `EvalSuite.load_others`; None for no comparison.
       examples: queries of every rule on the pages of examples; 0 for no pages.
-      save_embeddings: npz file for the embeddings, of which all evaluators must share one set; None
-        for no file.
-      save_scores: npz file for the scores that an evaluator of benchmarks ranks by; None for no
-        file.
-      save_rankings: JSON file for the first items of every query of the same evaluator; None for no
-        file.
+      saved: kind -> file to write: "embeddings" (npz), of which all evaluators must share one set;
+        "scores" (npz) that an evaluator of benchmarks ranks by; "rankings" (JSON), the first items
+        of every query of the same evaluator.
       lenient: whether an evaluator that `compare` has no results of is left out, not an error.
     """
 
     split: str | None = None
     compare: str | None = None
     examples: int = EXAMPLES
-    save_embeddings: str | None = None
-    save_scores: str | None = None
-    save_rankings: str | None = None
+    saved: Mapping[str, str] = dataclasses.field(default_factory=dict)
     lenient: bool = False
 
 
@@ -163,18 +157,14 @@ class EvalSuite:
         others = {}
         for name in self.options:
             evaluator = self.evaluator(name, self.split_of(name, request.split))
-            if request.compare is not None:
-                labels, records = evaluator.hashes, evaluator.provenance.records
-                places = find_evaluations(request.compare)
-                if request.lenient and name not in find_same(labels, records, places):
-                    continue
-                others[name] = find_ranks(request.compare, name, labels, records)
-                if labels:
-                    check_comparable(labels, others[name])
-                else:
-                    logging.warning(
-                        "config.evals.%s has no values to compare; it is left out.", name
-                    )
+            labels, records = evaluator.hashes, evaluator.provenance.records
+            if request.compare is None or not labels:  # It has no values of single queries.
+                continue
+            places = find_evaluations(request.compare)
+            if request.lenient and name not in find_same(labels, records, places):
+                continue
+            others[name] = find_ranks(request.compare, name, labels, records)
+            check_comparable(labels, others[name])
         return others
 
     def evaluate(
@@ -197,22 +187,11 @@ class EvalSuite:
         used = {n: self.evaluator(n, self.split_of(n, request.split)) for n in self.options}
         # Files are checked before any work, and in all processes, which would wait for one that
         # failed.
-        paths = request.save_embeddings, request.save_scores, request.save_rankings
-        for path, ending in zip(paths, (".npz", ".npz", ".json"), strict=True):
-            if path is not None:
-                check = functools.partial(files.check_savable, path, ending)
-                processes.first_does(f"check {path}", check)
-        saved = []
-        if request.save_embeddings is not None:
-            sets = {(id(used[n].split), repr(x.similarity)): n for n, x in self.options.items()}
-            name = _only(sets.values(), "embeddings")
-            saved.append((request.save_embeddings, "embeddings", name))
-        for path, kind in ((request.save_scores, "scores"), (request.save_rankings, "rankings")):
-            if path is not None:
-                named = self.options.items()
-                names = [n for n, x in named if x.scores_pairs]
-                names = names or [n for n, x in named if isinstance(x, BenchmarksOptions)]
-                saved.append((path, kind, _only(names, kind)))
+        for kind, path in request.saved.items():
+            ending = ".json" if kind == "rankings" else ".npz"
+            check = functools.partial(files.check_savable, path, ending)
+            processes.first_does(f"check {path}", check)
+        sources = {kind: self._source_of(kind, used) for kind in request.saved}
         evaluations = []
         for name, evaluator in used.items():
             evaluation = evaluate_source(
@@ -229,21 +208,26 @@ class EvalSuite:
             evaluations.append(evaluation)
             if view is not None and isinstance(source := evaluator.source(adapter), Embeddings):
                 view(name, evaluator, source, evaluation.results)
-        for path, kind, name in saved:
-            found = getattr(used[name], kind)(adapter)  # In all processes.
+        for kind, evaluator in sources.items():
+            found = getattr(evaluator, kind)(adapter)  # In all processes.
             if jax.process_index() == 0:
-                getattr(files, f"save_{kind}")(path, found)
+                getattr(files, f"save_{kind}")(request.saved[kind], found)
         return evaluations
 
-
-def _only(names: Collection[str], kind: str) -> str:
-    """Returns the only evaluator of those with embeddings or scores of their own."""
-    if len(names) != 1:
-        raise UserError(
-            f"--save_{kind} writes one set of {kind}, and these evaluators have their own: "
-            f"{sorted(names)}. Use --evaluators to name one, or, for scores, set a reranker."
-        )
-    return next(iter(names))
+    def _source_of(self, kind: str, used: Mapping[str, Evaluator]) -> Evaluator:
+        """Returns the only evaluator with embeddings, scores or rankings of its own."""
+        named = self.options.items()
+        if kind == "embeddings":
+            names = [*{(id(used[n].split), repr(x.similarity)): n for n, x in named}.values()]
+        else:
+            names = [n for n, x in named if x.scores_pairs]
+            names = names or [n for n, x in named if isinstance(x, BenchmarksOptions)]
+        if len(names) != 1:
+            raise UserError(
+                f"--save_{kind} writes one set of {kind}, and these evaluators have their own: "
+                f"{sorted(names)}. Use --evaluators to name one, or, for scores, set a reranker."
+            )
+        return used[names[0]]
 
 
 def read_datasets(

@@ -52,11 +52,8 @@ def with_local_folders(source: InitConfig) -> InitConfig:
 def _convert_published(folder: str) -> str:
     """The folder that a published model is converted into; a converted folder itself."""
     path = epath.Path(folder)
-    if (
-        not folder
-        or not path.exists()
-        or any((path / f"{kind}.json").exists() for kind in ("model", "tower"))
-    ):
+    is_converted = any((path / f"{kind}.json").exists() for kind in ("model", "tower"))
+    if not folder or not path.exists() or is_converted:
         return folder
     # It imports readers of other formats, which no other config needs.
     from xmodal.pretrained.converters import convert_published

@@ -75,12 +75,7 @@ def map_in_parts(
       steps: number of parts.
       mesh: devices that the batch is split over.
     """
-
-    @functools.partial(jax.checkpoint, prevent_cse=False)
-    def compute(part: tuple[jax.Array, Any]) -> Any:
-        number, own = part
-        return function(own, number)
-
+    compute = jax.checkpoint(lambda part: function(part[1], part[0]), prevent_cse=False)
     numbers = jnp.arange(steps, dtype=jnp.uint32)
     return _join(jax.lax.map(compute, (numbers, _split(items, steps, mesh))), mesh)
 
