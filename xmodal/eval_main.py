@@ -35,7 +35,6 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from etils import epath
 from ml_collections import ConfigDict
 
 from xmodal.apps import config_flag, eval_arguments
@@ -141,9 +140,14 @@ def _open_run(args: argparse.Namespace) -> tuple["Opened", str]:
     from xmodal.train.evaluation import run_subjects
     from xmodal.train.folder import run_folder
 
-    folders = split_folders(args.run)
     if args.follow:
-        return _open_followed(args, folders)
+        config = run_subjects.wait_for_run(args.run, timeout=args.timeout)
+        evaluation, output = _evaluation_of(args, config), _output_in_run(args, "follow")
+        steps = run_subjects.follow(
+            args.run, output, timeout=args.timeout, overwrite=args.overwrite
+        )
+        return run_subjects.open_run(evaluation, args.run, steps), output
+    folders = split_folders(args.run)
     if len(folders) > 1:
         return _open_ensemble(args, folders), args.output
     config = run_folder.load_run(args.run)
@@ -158,18 +162,6 @@ def _open_run(args: argparse.Namespace) -> tuple["Opened", str]:
     is_best = args.step == "best"
     output = _output_in_run(args, "" if is_best else f"step_{step}")
     return run_subjects.open_run(evaluation, args.run, [step]), output
-
-
-def _open_followed(args: argparse.Namespace, folders: list[str]) -> tuple["Opened", str]:
-    """Returns the checkpoints of a run as they appear."""
-    from xmodal.train.evaluation import run_subjects
-
-    if len(folders) > 1 and any(epath.Path(each).exists() for each in folders):
-        raise UserError("--follow takes one run; --run names several.")
-    config = run_subjects.wait_for_run(args.run, timeout=args.timeout)
-    evaluation, output = _evaluation_of(args, config), _output_in_run(args, "follow")
-    steps = run_subjects.follow(args.run, output, timeout=args.timeout, overwrite=args.overwrite)
-    return run_subjects.open_run(evaluation, args.run, steps), output
 
 
 def _open_ensemble(args: argparse.Namespace, folders: list[str]) -> "Opened":

@@ -7,6 +7,7 @@ import pytest
 from tests.tiny_run import TINY, TOTAL_STEPS
 from xmodal.apps.explore.compare import compare
 from xmodal.train import loop
+from xmodal.train.evaluation import subjects
 from xmodal.train.folder import run_folder
 from xmodal.train.folder.finished import finished_reports
 
@@ -27,8 +28,14 @@ def read(path):
 
 @pytest.mark.slow
 def test_a_run_from_weights_ends_with_the_differences_from_its_start(
-    tuned, whole, tmp_path, capsys, change_batches
+    tuned, whole, tmp_path, capsys, change_batches, monkeypatch
 ):
+    # Killed while step 0 is evaluated, and again before the first step.
+    with monkeypatch.context() as patch:
+        patch.setattr(subjects, "write_all", lambda *_, **__: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            loop.train(tuned, str(tmp_path))
+    assert not (tmp_path / "step_0/test/metrics.json").exists()
     change_batches(lambda step, batch: pytest.fail("killed"))
     with pytest.raises(pytest.fail.Exception):
         loop.train(tuned, str(tmp_path))

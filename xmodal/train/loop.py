@@ -84,6 +84,7 @@ def _train(
     """Runs the remaining steps; returns False if a signal stopped it before the last one."""
     settings, description = run.settings, describe(run)
     logging.info("%s", description)
+    metric = settings.best_checkpoint.metric
     state = starting_state(run, run_dir, sets_aside=True)
     first_step, total_steps = int(state.step), settings.total_steps
     features = frozen_features.open_or_compute(run, state) if first_step < total_steps else ()
@@ -108,7 +109,7 @@ def _train(
         folder = run_dir if TENSORBOARD in settings.loggers else None
         writer = stack.enter_context(contextlib.closing(EventWriter(folder, services)))
         directions = ("i2t", "t2i") if "image" in run.model.towers else ("t2t",)
-        writer.write_layout(settings.best_checkpoint.metric, directions)
+        writer.write_layout(metric, directions)
         reporter = reporting.Reporter(writer, settings, run_folder.load_losses(run_dir))
         trace = stack.enter_context(contextlib.ExitStack())
         facts = {"config": run.config.to_json_best_effort(indent=2), "parameters": description}
@@ -125,7 +126,7 @@ def _train(
                 metrics = evaluation.run_state(
                     step, state, Views(writer, settings.tensorboard, step)
                 )
-                metric = settings.best_checkpoint.metric  # It may repeat another metric.
+                # The metric of the best checkpoint may repeat another.
                 selecting = {tag: metrics[tag] for tag in (metric,) if tag in metrics}
                 writer.write_scalars(step, select_curves(metrics) | selecting)
                 opt_state = observe_metrics(settings.optimizer, state.opt_state, metrics)
@@ -165,7 +166,6 @@ def _train(
             save(state)  # The last good one.
             raise
         if saver.best_step == 0 < total_steps:
-            metric = settings.best_checkpoint.metric
             logging.warning("%s was best at step 0; training did not improve it.", metric)
     if stop_requested():  # A signal may have come during that write.
         logging.warning("Stopped before the final evaluation; the same command makes it.")

@@ -9,7 +9,8 @@
 
 The list names every system, a model or method of a table, with the number of its printed cells by
 status, and the missing files of this machine; --available, --minutes and --seeds restrict it to the
-runs of --all with them. `--list NAME` adds the commands of each system. The statuses:
+runs of --all with them. `--list NAME` adds the commands of each system; for a group also those of
+the systems of other groups in its tables. The statuses:
 
     measured here  the number was computed with this project
     parity only    not computed, but a test compares the implementation with the publisher's
@@ -82,7 +83,7 @@ def main() -> None:
             print(f"{page} was written.")
         return
     folders = results.find_folders(args.folder)
-    found = find_systems(results, args.names)
+    found = find_systems(results, args.names, of_tables=args.list)
     systems = [system.first_seeds(args.seeds) for system in found]
     runs = (args.names or args.all) and not args.list
     if runs or args.available or args.minutes is not None or args.seeds is not None:
@@ -105,8 +106,13 @@ def main() -> None:
         print(f"\n{system.name}, {system.label}", *rows, *commands, sep="\n  ")
 
 
-def find_systems(results: PublishedResults, names: Sequence[str]) -> list[System]:
-    """Returns the systems of names, and those of groups; all for no name."""
+def find_systems(
+    results: PublishedResults, names: Sequence[str], *, of_tables: bool = False
+) -> list[System]:
+    """Returns the systems of names, and those of groups; all for no name.
+
+    With `of_tables`, a group has also the systems of others that its tables have rows of.
+    """
     found: dict[str, System] = {}
     for name in names or results.titles:
         near = {key: x for key, x in results.systems.items() if name in (key, key.split("/")[0])}
@@ -114,7 +120,10 @@ def find_systems(results: PublishedResults, names: Sequence[str]) -> list[System
             group = [each for each in results.systems if each.split("/")[0] == name.split("/")[0]]
             known = suggest([name], group or list(results.titles))
             raise UserError(f"{name!r} is not in configs/results; {known}")
-        found |= near
+        others = results.rows if of_tables and names else ()
+        found |= near | {
+            x.system.name: x.system for x in others if x.table.name.split("/")[0] == name
+        }
     return list(found.values())
 
 

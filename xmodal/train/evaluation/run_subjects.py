@@ -102,8 +102,7 @@ def open_run(evaluation: RunEvaluation, run_dir: str, steps: Iterable[int]) -> O
             curves = read_curves(run_dir, settings.best_checkpoint.metric)
             yield Subject(name, evaluation.adapter(*weights), describe, records, step, curves)
 
-    shown = changed_settings(settings)
-    return Opened(evaluation.suite, subjects(), settings.tensorboard, shown)
+    return Opened(evaluation.suite, subjects(), settings.tensorboard, changed_settings(settings))
 
 
 def read_curves(run_dir: str, metric: str) -> dict[str, Points]:
