@@ -8,6 +8,10 @@ frozen/                 parameters that never change, written once
 checkpoints/STEP/       params, model_state, opt_state; files.json, the hashes of all files
 damaged-STEP/           a checkpoint that was truncated or changed on disk
 evaluated.json          the metrics of all evaluated steps
+losses.json             the reported training losses, for the report
+loggers.json            ids of the run at Weights & Biases and MLflow
+training_items.json     hashes of a user's images that it trains on, and their captions
+step_0/test/            results of the weights that it started from
 test/                   results of the final evaluation
 follow/SPLIT/           results of `eval_main --follow`
 step_STEP/SPLIT/        results of `eval_main --step=STEP`
