@@ -12,13 +12,14 @@ import shutil
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import filelock
 import jax
 import optuna
 from absl import logging
 from etils import epath
+from ml_collections import ConfigDict
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState
 
@@ -35,6 +36,20 @@ _HEARTBEAT_SECONDS = 15
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 _RETRY = RetryHeartbeatStaleTrialCallback(inherit_intermediate_values=True)
+
+
+Watch = Callable[[int, Mapping[str, float]], None]
+Train = Callable[[ConfigDict, str, Watch], Mapping[str, float] | None]
+"""Trains or resumes the run of a config in a folder and writes its final metrics to
+`FOLDER/test/metrics.json`; returns those that trials are compared by, or None if a signal stopped
+it. It may call `watch`, see `run_training.train_once`."""
+
+
+def train_run(config: ConfigDict, run_dir: str, watch: Watch) -> Mapping[str, float] | None:
+    """Returns the metrics of a run's best checkpoint; see `Train`."""
+    if not run_training.train_once(config, run_dir, watch):
+        return None
+    return run_training.best_metrics(run_dir)
 
 
 class _TrialError(Exception):
@@ -71,6 +86,7 @@ def search(
     draws: int,
     retry_failed: bool,
     keep_all: bool,
+    train: Train = train_run,
 ) -> bool:
     """Runs the unfinished trials of a plan and writes the report.
 
@@ -80,6 +96,7 @@ def search(
       draws: total number of draws; more than before adds trials.
       retry_failed: whether failed trials are run again.
       keep_all: whether to keep all checkpoints, or only those of the best trials.
+      train: trains a trial.
 
     Returns:
       False if a signal stopped it.
@@ -97,7 +114,7 @@ def search(
     def objective(trial: optuna.Trial) -> float:
         plan.draw(study, trial)
         lock.release()  # Others may draw the next trial.
-        return _run(plan, study, trial, folder)
+        return _run(plan, study, trial, folder, train)
 
     def after(study: optuna.Study, trial: FrozenTrial) -> None:
         with lock:  # Another process would replace a newer table by its older one.
@@ -131,7 +148,9 @@ def search(
             report.write_report(plan, folder, trials_of(study))
 
 
-def _run(plan: Plan, study: optuna.Study, trial: optuna.Trial, folder: pathlib.Path) -> float:
+def _run(
+    plan: Plan, study: optuna.Study, trial: optuna.Trial, folder: pathlib.Path, train: Train
+) -> float:
     """Trains or resumes a trial and returns its score."""
     name = report.name_of(study.get_trials(deepcopy=False)[trial.number])
     values = trial.user_attrs["values"]
@@ -146,9 +165,9 @@ def _run(plan: Plan, study: optuna.Study, trial: optuna.Trial, folder: pathlib.P
 
     try:
         with _output_to(run_dir / LOG):
-            if not run_training.train_once(config, str(run_dir), watch):
-                raise _StoppedError
-            best = run_training.best_metrics(str(run_dir))
+            best = train(config, str(run_dir), watch)
+        if best is None:
+            raise _StoppedError
         path = epath.Path(run_dir) / FINAL / "metrics.json"
         metrics = read_numbers(path, "remove it, and run the trial again with --retry_failed.")
         # The database has no NaN: undefined numbers are left out.
