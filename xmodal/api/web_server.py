@@ -3,7 +3,7 @@
 import socket
 import urllib.parse
 import webbrowser
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import uvicorn
 from starlette.middleware import Middleware
@@ -29,21 +29,25 @@ _HEADERS = {
 
 
 def guard(
-    hosts: Collection[str], refuse: Callable[[str, int], Response], longest_body: int = 4096
+    host: str, url: str, refuse: Callable[[str, int], Response], longest_body: int = 4096
 ) -> Middleware:
     """Refuses other host names, other sites and long requests; adds headers to every response.
 
     Args:
-      hosts: host names that browsers may use besides the address of the connection; "*" for any.
-        Other names are refused, since an attacker's DNS server can point the attacker's own name
-        to this machine, whose pages could then read the answers (DNS rebinding).
+      host: address that the server listens at. Browsers may use it, the names of this machine, and
+        the address of the connection. Other names are refused, since an attacker's DNS server can
+        point the attacker's own name to this machine, whose pages could then read the answers (DNS
+        rebinding).
+      url: address of its proxy, whose name may be used as well; "" for none.
       refuse: returns a response with an explanation and a status.
       longest_body: largest size of the body of a request, in bytes.
     """
+    proxy = urllib.parse.urlsplit(url).hostname or host
+    hosts = {"localhost", "127.0.0.1", "::1", socket.gethostname().lower(), host.lower(), proxy}
 
     def find_problem(request: Request) -> tuple[str, int] | None:
         headers = request.headers
-        if not {*hosts, request.scope["server"][0]} & {"*", request.url.hostname}:
+        if request.url.hostname not in {*hosts, request.scope["server"][0]}:
             return "Unknown host name: set --url to the address of this server.", 400
         # Browsers send `Origin` with every form.
         if (origin := headers.get("origin")) and not origin.endswith(f"://{headers.get('host')}"):
@@ -64,17 +68,6 @@ def guard(
         return response
 
     return Middleware(BaseHTTPMiddleware, dispatch=dispatch)
-
-
-def host_names(host: str, url: str) -> set[str]:
-    """Returns the names under which browsers reach a server, see `guard`.
-
-    Args:
-      host: address that it listens at.
-      url: address of its proxy; "" for none.
-    """
-    proxy = urllib.parse.urlsplit(url).hostname or host
-    return {"localhost", "127.0.0.1", "::1", socket.gethostname().lower(), host.lower(), proxy}
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -36,6 +36,13 @@ def add_texts(parser: argparse._ActionsContainer, **helps: str) -> None:
         parser.add_argument(f"--{name}", help=help)
 
 
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """Adds where a web server is reached."""
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at")
+    parser.add_argument("--port", type=int, default=8000, help="port; 0 for a free one")
+    parser.add_argument("--url", default="", help="address of a proxy of this server")
+
+
 def add_dataset(
     parser: argparse.ArgumentParser,
     help: str,

@@ -3,8 +3,6 @@
     python -m xmodal search PHOTOS
     python -m xmodal search build --model=RUN --images=PHOTOS --output=indexes/photos
     python -m xmodal search query --index=indexes/photos "a dog on a beach"
-    python -m xmodal search query --index=indexes/photos --image=dog.jpg --format=html \
-        --output=dogs.html
     python -m xmodal search duplicates indexes/photos --output=duplicates
     python -m xmodal search serve --index=indexes/photos --open
 
@@ -16,14 +14,15 @@ the items of a prepared dataset.
 
 import argparse
 import contextlib
+import os
 import pathlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from xmodal.api.search import KINDS, METHODS, MODALITIES
-from xmodal.apps import search_folder
+from xmodal.api.search import KINDS, MODALITIES
 from xmodal.apps.arguments import (
     add_dataset,
+    add_server,
     dataset_section,
     make_parser,
     positive_int,
@@ -36,20 +35,16 @@ from xmodal.core.files import check_writable, write_files
 
 # JAX and Pillow are slow to import, but --help and errors in arguments should be fast.
 if TYPE_CHECKING:
-    import PIL.Image
+    from xmodal.api.search.index import Index
 
-    from xmodal.api.search.index import Hit, Index
-
-FORMATS = ("table", "json", "html")
+_PACKAGED = "pip:efficientnet_lite2"
 
 
 @console.readable_errors()
 def main() -> None:
     """Runs the command that the arguments name."""
     args = _parse()
-    commands = {"build": _build, "query": _query, "serve": _serve, "duplicates": _duplicates}
-    commands["folder"] = _search_folder
-    commands[args.command](args)
+    args.run(args)
 
 
 def _build(args: argparse.Namespace) -> None:
@@ -80,7 +75,7 @@ def _build_together(args: argparse.Namespace) -> None:
         found = items_lib.from_dataset(dataset_section(args), model.images)
         items = {kind: each for kind, each in found.items() if MODALITIES[kind] in model.modalities}
     named: Any = {f"{kind}s": each for kind, each in items.items()}
-    index = Index.build(model, **named, method=args.method, recall=args.recall)
+    index = Index.build(model, **named, recall=args.recall)
 
     def write() -> None:
         index.save(args.output)
@@ -90,53 +85,22 @@ def _build_together(args: argparse.Namespace) -> None:
 
 
 def _query(args: argparse.Namespace) -> None:
-    if args.format == "html" and not args.output:
-        raise UserError("--format=html needs --output, the file for the page.")
     from xmodal.api.search import formats
-    from xmodal.api.search import items as items_lib
     from xmodal.api.search.index import Index
-    from xmodal.api.search.pictures import ItemPictures, open_upright
-    from xmodal.core.files import write_file
+    from xmodal.api.search.items import read_array
 
-    image, asked = args.image, None
+    image = args.image
     if image is not None and image.endswith(".npy"):
-        image = items_lib.read_array(pathlib.Path(image))
-    elif image is not None:
-        asked = open_upright(pathlib.Path(image))
+        image = read_array(pathlib.Path(image))
     index = Index.open(args.index, model=args.model)
     index.is_corrected = not args.uncorrected
-    options = {name: getattr(args, name) for name in ("top", "find", "exact")}
-    hits = index.query(args.text, image=image, **options)
-    notes = index.describe_query(args.text) + index.notes
-    query = args.text if args.image is None else args.image
-    find = args.find or next(kind for kind in KINDS if kind in index.galleries)
-    missing: list[str] = []
-    if args.format == "html":
-        pictures = ItemPictures(index.galleries[find])
-
-        def show(hit: "Hit") -> "PIL.Image.Image | None":
-            if find == "caption" or not index.shows_pictures:
-                return None
-            if source := pictures.find(hit.row):
-                return open_upright(source)
-            missing.append(hit.item)
-            return None
-
-        title = query if args.image is None else pathlib.Path(query).name
-        text = formats.as_page(title, hits, show, asked, notes).to_html()
-    elif args.format == "table":
-        text = formats.as_table(hits, notes)
-    else:
-        text = formats.as_json(query, hits, notes)
+    hits = index.query(args.text, image=image, top=args.top, find=args.find)
+    notes = index.notes(args.text)
+    is_json = args.format == "json"
+    shown = args.image or args.text
+    text = formats.as_json(shown, hits, notes) if is_json else formats.as_table(hits, notes)
     # Names of files need not be UTF-8; their bytes are escaped, as JSON does it.
-    encoded = text.encode(errors="backslashreplace")
-    if not args.output:
-        print(encoded.decode(), end="")
-        return
-    write_file(args.output, encoded)
-    print(f"{len(hits):,} hits in {args.output}")
-    if missing:
-        print(f"pictures that were moved or deleted: {len(missing):,}, such as {missing[0]}")
+    print(text.encode(errors="backslashreplace").decode(), end="")
 
 
 def _duplicates(args: argparse.Namespace) -> None:
@@ -154,25 +118,33 @@ def _serve(args: argparse.Namespace) -> None:
     require_extra("search", "starlette", "uvicorn")
     from xmodal.api.search.index import Index
 
-    index = Index.open(args.index, model=args.model)
-    _serve_index(index, args)
+    _serve_index(Index.open(args.index, model=args.model), args.index, args)
 
 
 def _search_folder(args: argparse.Namespace) -> None:
+    from xmodal.api.loading import load
+    from xmodal.api.search import folder_index
+    from xmodal.api.search.formats import describe_index
+
     if not args.no_serve:
         require_extra("search", "starlette", "uvicorn")
-    index = search_folder.update(args)
+    folder = os.path.realpath(args.folder)
+    place = args.index or str(folder_index.default_place(folder, args.model))
+    index, changes = folder_index.update(folder, place, load(args.model))
+    print(f"{folder}: {changes.new:,} new, {changes.changed:,} changed, {changes.gone:,} gone")
+    print(describe_index(index, place))
     if not args.no_serve:
-        _serve_index(index, args)
+        _serve_index(index, folder, args)
 
 
-def _serve_index(index: "Index", args: argparse.Namespace) -> None:
-    from xmodal.api.search.server import serve
+def _serve_index(index: "Index", name: str, args: argparse.Namespace) -> None:
+    from xmodal.api import web_server
+    from xmodal.api.search.server import make_app
 
     index.is_corrected = not args.uncorrected
-    name = getattr(args, "folder", args.index)
+    app = make_app(index, name, args.host, args.url)
     with contextlib.suppress(KeyboardInterrupt):
-        serve(index, name, args.host, args.port, args.url, browse=args.open)
+        web_server.serve(app, name, args.host, args.port, args.url, browse=args.open)
 
 
 def _parse() -> argparse.Namespace:
@@ -184,8 +156,8 @@ def _parse() -> argparse.Namespace:
     build.add_argument("--images", help="a folder, a list of files, or features in a .npy file")
     build.add_argument("--captions", help="a text file, one caption per line")
     add_dataset(build, "a prepared dataset, see data_prep/README.md")
-    build.add_argument("--method", choices=METHODS, default="auto", help="search method")
-    build.add_argument("--recall", type=float, default=0.95, help="recall of approximate search")
+    recall = "recall of approximate search, which is used from 20,000 items on; 1: exact search"
+    build.add_argument("--recall", type=float, default=0.95, help=recall)
     build.add_argument("--output", required=True, help="the new folder")
     query = commands.add_parser("query", help="search an index")
     query.add_argument("text", nargs="?", help="a text to search by")
@@ -194,9 +166,7 @@ def _parse() -> argparse.Namespace:
     query.add_argument("--model", help="the model of the index, if it was moved")
     query.add_argument("--top", type=positive_int, default=10, help="number of hits")
     query.add_argument("--find", choices=KINDS, help="default: images, if there are any")
-    query.add_argument("--exact", action="store_true", help="compare all items")
-    query.add_argument("--format", choices=FORMATS, default="table", help="format of the hits")
-    query.add_argument("--output", help="write to this file instead of the console")
+    query.add_argument("--format", choices=("table", "json"), default="table", help="of the hits")
     duplicates = commands.add_parser("duplicates", help="list near duplicates of an index")
     duplicates.add_argument("index", help="the folder of an index")
     duplicates.add_argument("--threshold", type=float, help="least cosine; default: see README.md")
@@ -204,18 +174,34 @@ def _parse() -> argparse.Namespace:
     serve = commands.add_parser("serve", help="search in a browser, and by JSON over HTTP")
     serve.add_argument("--index", required=True, help="the folder of an index")
     serve.add_argument("--model", help="a bundle of the index's model, or its new place")
-    folder = search_folder.add_parser(commands)
+    # Its name is left out.
+    folder = commands.add_parser(
+        "folder", help="`xmodal search FOLDER`: index the pictures of a folder, and serve them"
+    )
+    folder.add_argument("folder", help="a folder; only new and changed pictures are embedded")
+    folder.add_argument(
+        "--model",
+        default=_PACKAGED,
+        help=f"a run, bundle or published CLIP or SigLIP, for searches by words; {_PACKAGED}, the "
+        "default, finds pictures by pictures",
+    )
+    folder.add_argument("--index", help="folder of the index; default: in ~/.cache/xmodal/search")
+    folder.add_argument("--no_serve", action="store_true", help="only write the index")
     for each in (serve, folder):
-        each.add_argument("--host", default="127.0.0.1", help="address to listen at")
-        each.add_argument("--port", type=int, default=8000, help="port; 0 for a free one")
-        each.add_argument("--url", default="", help="address of a proxy of this server")
+        add_server(each)
         each.add_argument("--open", action="store_true", help="open the page in the browser")
+    runs = {build: _build, query: _query, serve: _serve, duplicates: _duplicates}
+    for each, run in (runs | {folder: _search_folder}).items():
+        each.set_defaults(run=run)
     for each in (query, serve, folder):
         uncorrected = (
             "rank by the similarity alone, even if images of the training crowd out others"
         )
         each.add_argument("--uncorrected", action="store_true", help=uncorrected)
-    return parser.parse_args(search_folder.with_command(sys.argv[1:], commands.choices))
+    arguments = sys.argv[1:]
+    if not {*commands.choices}.intersection(arguments) and any(map(os.path.isdir, arguments)):
+        arguments.insert(0, "folder")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

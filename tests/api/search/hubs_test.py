@@ -66,7 +66,7 @@ def test_an_image_near_to_all_texts_is_corrected_and_the_flag_undoes_it(tmp_path
     training = TrainingItems(frozenset([1]), ["a dog", "a cat"])
     index = Index(_Words(texts), {"image": gallery}).complete(training)
     assert index.trained == 1
-    assert index.notes == [
+    assert index.notes() == [
         "The model was trained on 1 of the 3 images; scores of texts with images are corrected."
     ]
     index.save(tmp_path / "index")
@@ -77,11 +77,11 @@ def test_an_image_near_to_all_texts_is_corrected_and_the_flag_undoes_it(tmp_path
         each.is_corrected = False
         hit = each.query("a query")[0]
         assert (hit.item, hit.definition) == ("hub", "cosine")
-        assert each.notes[0].endswith("texts find them easily.")
+        assert each.notes()[0].endswith("texts find them easily.")
     # Without pictures of the training, nothing changes.
     gallery.trained, gallery.penalties = np.zeros(3, bool), None
     unknown = Index(index.model, {"image": gallery}).complete(training)
-    assert unknown.notes == []
+    assert unknown.notes() == []
     assert gallery.penalties is None
 
 

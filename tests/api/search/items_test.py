@@ -49,5 +49,5 @@ def test_regions_of_a_dataset_are_read_without_their_padding():
         labels={},
         images=lambda size, rows: iter([{"image": regions[rows], "image_mask": mask[rows]}]),
     )
-    found = list(items.from_split(split, features=True).read(0, 2))
+    found = list(items.from_split(split, features=True).read())
     assert [each.tolist() for each in found] == [regions[0, :1].tolist(), regions[1, :2].tolist()]

@@ -1,9 +1,7 @@
 """Indexes of pictures: of folders, lists and datasets."""
 
-import base64
 import io
 import json
-import re
 import types
 
 import numpy as np
@@ -30,8 +28,7 @@ def save_pictures(folder, count=4):
     return paths
 
 
-@pytest.mark.slow
-def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
+def test_pictures_find_themselves(of_pixels, search, tmp_path):
     paths, index = save_pictures(tmp_path / "photos"), f"--index={tmp_path / 'index'}"
     printed = search(
         "build", f"--model={of_pixels}", f"--images={tmp_path / 'photos'}",
@@ -42,17 +39,6 @@ def test_pictures_find_themselves_and_make_a_page(of_pixels, search, tmp_path):
     assert found["hits"][0]["item"] == str(paths[2])
     assert found["hits"][0]["score"] == pytest.approx(1, abs=1e-5)
     assert len(found["hits"]) == 4
-    paths[0].unlink()
-    exif = PIL.Image.Exif()
-    exif[0x0112] = 6
-    PIL.Image.open(paths[1]).rotate(90, expand=True).save(paths[1], exif=exif)
-    output = tmp_path / "page.html"
-    printed = search("query", index, "a red star", "--format=html", f"--output={output}")
-    lost = f"pictures that were moved or deleted: 1, such as {paths[0]}\n"
-    assert printed == f"4 hits in {output}\n{lost}"
-    shown = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', output.read_text())
-    sizes = [PIL.Image.open(io.BytesIO(base64.b64decode(each))).size for each in shown]
-    assert sizes == [(60, 50)] * 3  # One is missing, and one was rotated.
 
 
 def test_pictures_that_cannot_be_read_are_left_out_of_a_folder(of_pixels, search, tmp_path):

@@ -212,6 +212,24 @@ def test_an_index_of_captions_shows_notes(of_features, chromium):
         assert not page.locator("#file, #kinds a:visible").count()
 
 
+def test_a_model_without_texts_has_no_box_for_words(of_pixels, photos, chromium, monkeypatch):
+    model = xmodal.load(of_pixels)
+    monkeypatch.setattr(model, "modalities", ("image",))
+    index = xmodal.Index.build(model, images=photos)
+    with open_index(chromium, index) as page:
+        assert not page.locator("#words:visible, .main:visible").count()
+        assert page.locator(".hit img").count() == 3
+        assert page.text_content("#status") == "Search 3 images: drop, paste or choose a picture."
+        check_accessibility(page)
+
+
+def test_arrays_have_no_pictures(of_pixels, chromium):
+    index = xmodal.Index.build(xmodal.load(of_pixels), images=draw_noise(3))
+    with open_index(chromium, index, "?q=a+star") as page:
+        assert shown(page) == expected(index.query("a star"))
+        assert not page.locator("img:visible, .open").count()
+
+
 def test_a_lost_file_leaves_its_name(of_pixels, photos, tmp_path, chromium):
     lost = tmp_path / "lost.png"
     PIL.Image.fromarray(np.full((20, 20, 3), 90, np.uint8)).save(lost)

@@ -10,7 +10,7 @@ from xmodal.api.search import server
 @contextlib.contextmanager
 def serving(index, *, url=""):
     """Yields host and port."""
-    app = server.make_app(index, web_server.host_names("127.0.0.1", url), "photos")
+    app = server.make_app(index, "photos", "127.0.0.1", url)
     running = web_server.make_server(app)
     listening = web_server.listen("127.0.0.1", 0)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})

@@ -9,7 +9,7 @@ import PIL.Image
 import pytest
 
 from data_prep.building.image_check import checked_image
-from xmodal.apps.annotate.studies import for_browsers
+from xmodal.api.search.pictures import for_browsers
 from xmodal.core.page import to_data_uri
 from xmodal.core.untrusted.picture_formats import open_picture
 from xmodal.data.pixels.images import decode_image
@@ -22,7 +22,7 @@ _READERS = {
     "checked_image": checked_image,
     "decode_image": decode_image,
     "page": to_data_uri,
-    "annotate": for_browsers,
+    "for_browsers": for_browsers,
 }
 
 

@@ -3,4 +3,3 @@
 MODALITIES = {"image": "image", "caption": "text"}
 """Kind of an item -> the modality of a model that embeds it."""
 KINDS = tuple(MODALITIES)
-METHODS = ("auto", "exact", "approximate")

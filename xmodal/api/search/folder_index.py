@@ -23,6 +23,7 @@ from xmodal.api.search.items import from_images
 from xmodal.core.errors import UserError
 from xmodal.core.files import cache_folder, read_json
 from xmodal.core.progress import progress
+from xmodal.train.folder import folder_lock
 
 _PART = 128  # Pictures embedded at a time; a kill loses at most these.
 
@@ -56,41 +57,41 @@ def update(
       model: a model from `xmodal.load`; with other weights than before, all are embedded again.
     """
     root, path = os.path.realpath(folder), pathlib.Path(place)
+    store = path.with_name(path.name + ".parts")
     items = from_images(root)
     files = {name: _describe(name) for name in items.names}
-    store = path.with_name(path.name + ".parts")
-    before = _read(path, model, root) if path.exists() else None
-    later = (_read(part, model, root) for part in sorted(store.glob("[!.]*")))
-    parts = list(filter(None, (before, *later)))
-    old = before.galleries["image"].files if before else {}
-    both = old.keys() & files.keys()
-    changed = sum(old[name] != files[name] for name in both)
-    changes = Changes(len(files) - len(both), changed, len(old) - len(both))
-    if before and not any(changes):
-        return before, changes
-    training = read_training_items(model)
-    known = {entry for each in parts for entry in each.galleries["image"].files.items()}
-    unknown = [name for name, facts in files.items() if (name, facts) not in known]
-    logging.info("%d of %d pictures must be embedded.", len(unknown), len(files))
-    with progress(f"Embedding {len(unknown):,} pictures of {folder}", len(unknown)) as advance:
-        for start in range(0, len(unknown), _PART):
-            names = unknown[start : start + _PART]
-            given = dataclasses.replace(items, names=names, read=lambda *_, own=names: iter(own))
-            gallery = embed_items(model, "image", given)
-            gallery.folder, gallery.files = root, {name: files[name] for name in names}
-            if training:
-                gallery.trained = training.has_trained_on(gallery.names)
-            parts.append(Index(model, {"image": gallery}))
-            parts[-1].save(_next(store))
-            advance(len(names))
-    joined = IndexGallery.join([each.galleries["image"] for each in parts], files)
-    index = Index(model, {"image": joined}).complete(training)
-    index.save(new := _next(store))
-    if path.exists():
-        path.rename(_next(store))
-    new.rename(path)
-    shutil.rmtree(store)
-    return index, changes
+    with folder_lock.hold(store):
+        before = _read(path, model, root) if path.exists() else None
+        later = (_read(part, model, root) for part in sorted(store.glob("[!.]*")))
+        parts = list(filter(None, (before, *later)))
+        old = before.galleries["image"].files if before else {}
+        both = old.keys() & files.keys()
+        changed = sum(old[name] != files[name] for name in both)
+        changes = Changes(len(files) - len(both), changed, len(old) - len(both))
+        if before and not any(changes):
+            return before, changes
+        training = read_training_items(model)
+        known = {entry for each in parts for entry in each.galleries["image"].files.items()}
+        unknown = [name for name, facts in files.items() if (name, facts) not in known]
+        with progress(f"Embedding {len(unknown):,} pictures of {root}", len(unknown)) as advance:
+            for start in range(0, len(unknown), _PART):
+                names = unknown[start : start + _PART]
+                given = dataclasses.replace(items, names=names, read=names.__iter__)
+                gallery = embed_items(model, "image", given)
+                gallery.folder, gallery.files = root, {name: files[name] for name in names}
+                if training:
+                    gallery.trained = training.has_trained_on(gallery.names)
+                parts.append(Index(model, {"image": gallery}))
+                parts[-1].save(_next(store))
+                advance(len(names))
+        joined = IndexGallery.join([each.galleries["image"] for each in parts], files)
+        index = Index(model, {"image": joined}).complete(training)
+        index.save(new := _next(store))
+        if path.exists():
+            path.rename(_next(store))
+        new.rename(path)
+        shutil.rmtree(store)
+        return index, changes
 
 
 def _read(place: pathlib.Path, model: Model, root: str) -> Index | None:
@@ -108,7 +109,7 @@ def _read(place: pathlib.Path, model: Model, root: str) -> Index | None:
 
 def _next(store: pathlib.Path) -> pathlib.Path:
     """The place of the next part; names that were used stay until all are removed."""
-    return store / f"{len(list(store.iterdir())) if store.exists() else 0:06d}"
+    return store / f"{len(list(store.glob('[!.]*'))):06d}"
 
 
 def _describe(path: str) -> str:

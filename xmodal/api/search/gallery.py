@@ -3,12 +3,12 @@
 image.npy, caption.npy          embeddings, float32 [N, D] or [N, K, D]
 image_tokens.npz, ...           their tokens, if the similarity compares them
 image.json, caption.json        names of the items, a list
-image_left_out.json             names and faults of pictures that cannot be read, if there are any
 image_lists.faiss, ...          of approximate search, in the format of faiss
 image_training.npz              which images were trained on, and what their scores lose
 """
 
 import dataclasses
+import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -19,16 +19,12 @@ from etils import epath
 from xmodal.api.item_embeddings import ItemEmbeddings
 from xmodal.api.model import Model
 from xmodal.api.search.items import SearchItems
-from xmodal.api.search.nearest import import_faiss
 from xmodal.core import processes
-from xmodal.core.errors import UserError
-from xmodal.core.files import read_json
 from xmodal.core.untrusted.saved_arrays import load_arrays
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 
-REMEDY = "build the index again."
 # Fields of a gallery in the card of the index, and in its file of training images.
-_FACTS = ("dataset", "effort", "recall", "folder", "files")
+_FACTS = ("dataset", "left_out", "probes", "recall", "folder", "files")
 _OF_TRAINING = ("trained", "penalties")
 
 
@@ -42,7 +38,7 @@ class IndexGallery:
       dataset: see `SearchItems`.
       left_out: names of pictures that are not in it since they cannot be read -> the fault.
       lists: faiss's index; None if search is exact.
-      effort: see `ApproximateSearch`.
+      probes: see `ApproximateSearch`.
       recall: share of the exact top ten that approximate search finds.
       tokens: tokens of the items, if the model compares them.
       folder: the folder that these are all pictures of, see `folder_index`; else "".
@@ -56,7 +52,7 @@ class IndexGallery:
     dataset: Mapping[str, str] | None = None
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
     lists: Any = None
-    effort: Sequence[int] = (1, 2)
+    probes: int = 1
     recall: float | None = None
     tokens: RaggedTokens | None = None
     folder: str = ""
@@ -76,32 +72,32 @@ class IndexGallery:
             np.savez(folder / f"{kind}_tokens.npz", **self.tokens.arrays())
         # In ASCII: names of files need not be UTF-8.
         (folder / f"{kind}.json").write_text(json.dumps(list(self.names)))
-        if self.left_out:
-            faults = json.dumps(self.left_out, indent=2)
-            (folder / f"{kind}_left_out.json").write_text(faults + "\n")
         if arrays := {n: x for n in _OF_TRAINING if (x := getattr(self, n)) is not None}:
             np.savez(folder / f"{kind}_training.npz", **arrays)
         if self.lists:
-            lists = import_faiss().serialize_index(self.lists)
-            (folder / f"{kind}_lists.faiss").write_bytes(lists.tobytes())
+            import faiss
+
+            lists = faiss.serialize_index(self.lists).tobytes()
+            (folder / f"{kind}_lists.faiss").write_bytes(lists)
         return {"count": len(self.names), **{name: getattr(self, name) for name in _FACTS}}
 
     @classmethod
     def read(cls, folder: epath.Path, kind: str, record: Mapping[str, Any]) -> Self:
         """Returns a gallery from its files and its record in the card."""
-        names = "tokens.npz", "left_out.json", "lists.faiss", "training.npz"
-        tokens, faults, lists, training = (folder / f"{kind}_{name}" for name in names)
+        names = "tokens.npz", "lists.faiss", "training.npz"
+        tokens, lists, training = (folder / f"{kind}_{name}" for name in names)
         index = None
-        if lists.exists():
-            index = import_faiss().deserialize_index(np.frombuffer(lists.read_bytes(), np.uint8))
+        if lists.exists() and importlib.util.find_spec("faiss"):  # Without it, search is exact.
+            import faiss
+
+            index = faiss.deserialize_index(np.frombuffer(lists.read_bytes(), np.uint8))
         return cls(
             json.loads((folder / f"{kind}.json").read_text()),
             load_arrays(folder / f"{kind}.npy", mmap_mode="r"),
-            left_out=read_json(faults, REMEDY) if faults.exists() else {},
             lists=index,
             tokens=RaggedTokens(**load_arrays(tokens)) if tokens.exists() else None,
             **(dict(load_arrays(training)) if training.exists() else {}),
-            **{name: record[name] for name in _FACTS if name in record},
+            **{name: record[name] for name in _FACTS},
         )
 
     @classmethod
@@ -135,7 +131,7 @@ def embed_items(model: Model, kind: str, items: SearchItems) -> IndexGallery:
     receive all embeddings.
     """
     names, own = items.names, dict[int, str]()
-    given, unreadable = items.read(0, len(names)), own if items.may_be_damaged else None
+    given, unreadable = items.read(), own if items.may_be_damaged else None
     found: Any = (
         model.embed_images(given, upright=items.upright, unreadable=unreadable)
         if kind == "image"
@@ -153,10 +149,3 @@ def embed_items(model: Model, kind: str, items: SearchItems) -> IndexGallery:
         dataset=items.dataset,
         left_out={names[row]: faults[row] for row in sorted(faults)},
     )
-
-
-def check_not_empty(gallery: IndexGallery) -> None:
-    """Raises an error if all pictures were left out."""
-    if not len(gallery.names):
-        (name, fault), count = next(iter(gallery.left_out.items())), len(gallery.left_out)
-        raise UserError(f"None of the {count:,} images can be read; the first is {name}: {fault}.")

@@ -5,19 +5,18 @@ scores of every image are lowered by how near it is to the captions of the train
 """
 
 import concurrent.futures
-import os
+import pathlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from data_prep.same_text import content_hash
 from xmodal.api.model import Model
-from xmodal.api.search.nearest import Scorer
+from xmodal.api.search.nearest import ExactSearch, Scorer
 
-_BANK = 10_000  # Captions at most; one per image, if images have several.
+BANK = 10_000
+"""Captions of the training that are compared with images, at most; every n-th of more."""
 _BLOCK = 1024  # Items compared at a time.
 
 
@@ -38,20 +37,16 @@ class TrainingItems(NamedTuple):
             return np.fromiter(workers.map(self._has, pictures), bool)
 
     def _has(self, picture: Any) -> bool:
-        if not isinstance(picture, str | os.PathLike | bytes):
-            return False  # Pixels and features have no file.
         from data_prep.building.image_check import checked_image
         from data_prep.building.record_counts import BadImageError
 
         try:
-            if not isinstance(picture, bytes):
-                with open(picture, "rb") as file:
-                    picture = file.read()
+            data = picture if isinstance(picture, bytes) else pathlib.Path(picture).read_bytes()
             # Datasets store most files as they are, and convert rotated and rare ones.
-            return content_hash(picture) in self.images or (
-                content_hash(checked_image(picture, upright=True)) in self.images
+            return content_hash(data) in self.images or (
+                content_hash(checked_image(data, upright=True)) in self.images
             )
-        except (OSError, BadImageError):
+        except (OSError, TypeError, BadImageError):  # Pixels and features have no file.
             return False
 
 
@@ -63,11 +58,6 @@ def read_training_items(model: Model) -> TrainingItems | None:
 
     found = run_folder.load_training_items(model.source)
     return TrainingItems(frozenset(found["images"]), found["captions"]) if found else None
-
-
-def embed_bank(model: Model, items: TrainingItems) -> np.ndarray:
-    """Returns the embeddings of the captions or of every n-th one, [M, D] or [M, K, D]."""
-    return np.asarray(model.embed_texts(items.captions[:: -(-len(items.captions) // _BANK)]))
 
 
 def compute_penalties(
@@ -85,13 +75,7 @@ def compute_penalties(
       vectors: items, float32 [N, D] or [N, K, D].
       count: number of nearest texts; that of the captions of an image is a good one.
     """
-    texts = scorer.prepare(jnp.asarray(scorer.place(bank)))
-
-    @jax.jit
-    def nearest(items: Any) -> jax.Array:
-        return jax.lax.top_k(scorer.score(texts, items).T, count)[0].mean(axis=1)
-
+    search = ExactSearch(scorer, bank, np.zeros(len(bank), np.float32))
     blocks = np.split(vectors, range(_BLOCK, len(vectors), _BLOCK))
-    found = [nearest(scorer.prepare(jnp.asarray(scorer.place(block)))) for block in blocks]
-    halves = np.concatenate(found) / 2
+    halves = np.concatenate([search(block, count)[0].mean(axis=1) for block in blocks]) / 2
     return (halves - halves.min()).astype(np.float32)

@@ -1,7 +1,7 @@
 """An index of images and captions, searched by a text or a picture.
 
 Its folder has the files of `gallery`, and `index.json`: format, version, the model and the hash of
-its weights; per kind: count, dataset, effort, recall; the checksums of all other files.
+its weights; per kind: count, and what `gallery` keeps there; the checksums of all other files.
 """
 
 import dataclasses
@@ -17,31 +17,21 @@ from absl import logging
 from etils import epath
 
 from xmodal.api.bundles import CARD as BUNDLE
-from xmodal.api.item_embeddings import tokens_of
 from xmodal.api.loading import load
 from xmodal.api.model import Model
-from xmodal.api.search import KINDS, METHODS, hubs
-from xmodal.api.search.gallery import REMEDY, IndexGallery, check_not_empty, embed_items
+from xmodal.api.search import KINDS, hubs
+from xmodal.api.search.gallery import IndexGallery, embed_items
 from xmodal.api.search.items import SearchItems, from_values
-from xmodal.api.search.nearest import (
-    OF_UNIT_VECTORS,
-    TOP,
-    ApproximateSearch,
-    ExactSearch,
-    Scorer,
-    Search,
-    rerank,
-)
+from xmodal.api.search.nearest import OF_UNIT_VECTORS
+from xmodal.api.search.searches import add_lists, find_losses, make_scorer, make_search
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
 from xmodal.core.files import check_files, new_folder, read_json, sha256_of
 from xmodal.core.hub import locate
-from xmodal.evals.scores.score_blocks import HostItems
-from xmodal.similarity import make_similarity
 
-CARD, FORMAT = "index.json", {"format": "xmodal index", "version": 6}
+REMEDY = "build the index again."
+CARD, FORMAT = "index.json", {"format": "xmodal index", "version": 7}
 _WORTH_LISTS = 20_000  # Fewer items are compared exactly in milliseconds.
-_SAMPLE = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +71,7 @@ class Index:
         """Assembles an index from its parts; use `build` or `open` instead."""
         self.model, self.galleries, self.is_corrected = model, dict(galleries), True
         # Not a decorator of the method, which would keep every index for good.
-        self._search = functools.cache(self._make_search)
+        self._search = functools.cache(functools.partial(make_search, model, self.galleries))
 
     def __repr__(self) -> str:
         items = (f"{len(each.names):,} {kind}s" for kind, each in self.galleries.items())
@@ -94,7 +84,6 @@ class Index:
         *,
         images: Iterable[Any] | SearchItems = (),
         captions: Iterable[str] | SearchItems = (),
-        method: str = "auto",
         recall: float = 0.95,
     ) -> Self:
         """Embeds items.
@@ -103,11 +92,9 @@ class Index:
           model: a model from `xmodal.load`.
           images: images for `Model.embed_images`; all of an iterator are kept in memory.
           captions: strings.
-          method: "exact", "approximate" (with faiss), or "auto": approximate from 20,000 items on,
-            if faiss is installed.
-          recall: smallest share of the exact top ten that approximate search must find.
+          recall: smallest share of the exact top ten that approximate search must find, which is
+            used from 20,000 items on if faiss is installed; 1 for exact search.
         """
-        lookup("method", method, dict.fromkeys(METHODS))
         given = {"image": _as_items(images), "caption": _as_items(captions)}
         items = {kind: each for kind, each in given.items() if len(each.names)}
         if not items:
@@ -115,29 +102,31 @@ class Index:
         galleries = {kind: embed_items(model, kind, x) for kind, x in items.items()}
         training = hubs.read_training_items(model)
         if training and (gallery := galleries.get("image")):
-            names = items["image"].names
-            pairs = zip(names, items["image"].read(0, len(names)), strict=True)
+            pairs = zip(items["image"].names, items["image"].read(), strict=True)
             pictures = (each for name, each in pairs if name not in gallery.left_out)
             gallery.trained = training.has_trained_on(pictures)
-        return cls(model, galleries).complete(training, method, recall)
+        return cls(model, galleries).complete(training, recall)
 
-    def complete(
-        self, training: hubs.TrainingItems | None, method: str = "auto", recall: float = 0.95
-    ) -> Self:
+    def complete(self, training: hubs.TrainingItems | None, recall: float = 0.95) -> Self:
         """Prepares the search of items that were embedded; see `build`, and `hubs` for training."""
         bank = None
         for gallery in self.galleries.values():
-            check_not_empty(gallery)
+            if not len(gallery.names):
+                (name, fault), count = next(iter(gallery.left_out.items())), len(gallery.left_out)
+                raise UserError(
+                    f"None of the {count:,} images can be read; the first is {name}: {fault}."
+                )
         if training and self.trained and self.model.similarity_name in OF_UNIT_VECTORS:
-            gallery, bank = self.galleries["image"], hubs.embed_bank(self.model, training)
-            items = self._scorer("image", "caption"), bank, gallery.vectors
+            gallery, captions = self.galleries["image"], training.captions
+            bank = np.asarray(self.model.embed_texts(captions[:: -(-len(captions) // hubs.BANK)]))
+            scorer = make_scorer(self.model, gallery.vectors, "image", "caption")
             count = max(1, round(len(bank) / len(training.images)))
-            gallery.penalties = hubs.compute_penalties(*items, count)
+            gallery.penalties = hubs.compute_penalties(scorer, bank, gallery.vectors, count)
         for kind, gallery in self.galleries.items():
-            many = len(gallery.names) >= _WORTH_LISTS and importlib.util.find_spec("faiss")
-            if method == "approximate" or (method == "auto" and many):
+            is_large = len(gallery.names) >= _WORTH_LISTS
+            if is_large and recall < 1 and importlib.util.find_spec("faiss"):
                 logging.info("Tuning approximate search of %d %ss.", len(gallery.names), kind)
-                self._add_lists(kind, recall, bank)
+                add_lists(self.model, self.galleries, kind, recall, bank)
         return self
 
     @property
@@ -146,16 +135,26 @@ class Index:
         gallery = self.galleries.get("image")
         return 0 if gallery is None or gallery.trained is None else int(gallery.trained.sum())
 
-    @property
-    def notes(self) -> list[str]:
-        """Sentences on the index for its users."""
-        if not self.trained:
-            return []
-        gallery = self.galleries["image"]
-        corrects = self.is_corrected and gallery.penalties is not None
-        then = "scores of texts with images are corrected" if corrects else "texts find them easily"
-        of = f"{self.trained:,} of the {len(gallery.names):,} images"
-        return [f"The model was trained on {of}; {then}."]
+    def notes(self, text: str | None = None) -> list[str]:
+        """Returns sentences for the users of the index, and on a query by a text."""
+        found = []
+        if text is not None and self.model.count_texts([text]).unknown:
+            found += [
+                "The model knows no word of the query, so it cannot tell it from other texts."
+            ]
+        if "text" not in self.model.modalities:
+            found += [f"{self.model.name} finds images by images; words need a CLIP (--model)."]
+        if self.trained:
+            gallery = self.galleries["image"]
+            corrects = self.is_corrected and gallery.penalties is not None
+            then = (
+                "scores of texts with images are corrected"
+                if corrects
+                else "texts find them easily"
+            )
+            of = f"{self.trained:,} of the {len(gallery.names):,} images"
+            found += [f"The model was trained on {of}; {then}."]
+        return found
 
     @classmethod
     def open(
@@ -218,7 +217,6 @@ class Index:
         like: tuple[str, int] | None = None,
         top: int = 10,
         find: str | None = None,
-        exact: bool = False,
         upright: bool = True,
     ) -> list[Hit]:
         """Returns the items most similar to a text, a picture or another item, best first.
@@ -230,7 +228,6 @@ class Index:
             `text` or `image`.
           top: largest number of hits.
           find: "image" or "caption"; by default images, if there are any.
-          exact: whether to compare all items even if approximate search is available.
           upright: see `Model.embed_images`; False for a picture of a dataset.
         """
         if [text is None, image is None, like is None].count(False) != 1:
@@ -238,8 +235,7 @@ class Index:
         kind, row = like or ("caption" if image is None else "image", -1)
         find = find or next(each for each in KINDS if each in self.galleries)
         gallery = lookup("find", find, self.galleries)
-        is_exact, model = exact or gallery.lists is None, self.model
-        search = self._search(find, kind, is_exact, self.is_corrected)
+        model, search = self.model, self._search(find, kind, self.is_corrected)
         left_out = row if find == kind else -1
         query: Any
         if like is not None:
@@ -254,7 +250,7 @@ class Index:
         (scores,), (rows,) = search(query, min(top + (left_out >= 0), len(gallery.names)))
         found = [each for each in zip(scores, rows, strict=True) if each[1] not in (-1, left_out)]
         definition = model.similarity_name
-        if self._losses(find, kind, self.is_corrected).any():
+        if find_losses(gallery, kind, self.is_corrected).any():
             definition += ", corrected for training images"
         return [
             Hit(rank, int(row), gallery.names[row], float(score), definition)
@@ -268,80 +264,11 @@ class Index:
 
     @property
     def shows_pictures(self) -> bool:
-        """Whether the images are pictures; features have none to show."""
-        images = self.model.images
-        return "image" in self.galleries and images is not None and bool(images.size)
-
-    def describe_query(self, text: str | None) -> list[str]:
-        """Returns a note if the model knows no word of a text."""
-        if text is None or not self.model.count_texts([text]).unknown:
-            return []
-        return ["The model knows no word of the query, so it cannot tell it from other texts."]
-
-    def _make_search(self, find: str, kind: str, exact: bool, corrects: bool) -> Search:
-        gallery, (similarity, parameters) = self.galleries[find], self.model.measure
-        vectors = gallery.vectors
-        items = self._scorer(find, kind), vectors, self._losses(find, kind, corrects)
-        search: Search = (
-            ExactSearch(*items)
-            if exact
-            else ApproximateSearch(*items, gallery.lists, gallery.effort)
-        )
-        if similarity.module is None:
-            return search
-        if find == kind:
-            raise UserError(
-                f"Similarity {similarity.name!r} compares images with texts, so the query of "
-                f"{find}s cannot be of the same kind."
-            )
-        found = HostItems(vectors, tokens_of(gallery))
-        return rerank(search, similarity, parameters, found, items_left=find == "image")
-
-    def _losses(self, find: str, kind: str, corrects: bool) -> np.ndarray:
-        """What the scores of items with queries of a kind lose, float32 [N]."""
-        gallery = self.galleries[find]
-        if corrects and kind == "caption" and gallery.penalties is not None:
-            return gallery.penalties
-        return np.zeros(len(gallery.names), np.float32)
-
-    def _scorer(self, find: str, kind: str) -> Scorer:
-        """Compares the vectors of queries with items; a similarity of tokens takes the nearest."""
-        vectors, (similarity, parameters) = self.galleries[find].vectors, self.model.measure
-        if similarity.module is not None:
-            return Scorer(make_similarity({"name": "cosine"}), {})
-        return Scorer(
-            similarity,
-            parameters,
-            # Images are on the left; for two items of the same kind, the query is.
-            items_left=find == "image" and kind == "caption",
-            offset=similarity.find_offset(vectors),
-            dtype=similarity.choose_precision(),
-        )
-
-    def _add_lists(self, kind: str, least: float, bank: np.ndarray | None) -> None:
-        """Builds faiss's index with the effort that reaches the recall; none if no effort does."""
-        gallery = self.galleries[kind]
-        # Captions are queries for images and images for captions, if there are both.
-        asking = next((each for each in self.galleries if each != kind), kind)
-        asked = self.galleries[asking].vectors
-        if kind == "image" and bank is not None:
-            asking, asked = "caption", bank
-        rng = np.random.default_rng(0)
-        rows = rng.choice(len(asked), min(_SAMPLE, len(asked)), replace=False)
-        queries, top = np.asarray(asked[np.sort(rows)]), min(TOP, len(gallery.names))
-        items = self._scorer(kind, asking), gallery.vectors, self._losses(kind, asking, True)
-        _, truth = ExactSearch(*items)(queries, top)
-        approximate = ApproximateSearch(*items, None, gallery.effort)
-        recall = approximate.tune(queries, truth, least)
-        if recall >= least:
-            gallery.lists, gallery.effort = approximate.lists, approximate.effort
-            gallery.recall = recall
-        else:
-            logging.warning(
-                "Approximate search finds %.3f of the exact top %d %ss, less than recall=%s, even "
-                "with %d candidates per hit: search is exact.",
-                *(recall, top, kind, least, approximate.effort[1]),
-            )
+        """Whether the images are files or in a dataset; features and arrays cannot be shown."""
+        images, gallery = self.model.images, self.galleries.get("image")
+        if gallery is None or images is None or not images.size:
+            return False
+        return not gallery.names[0].isdecimal()  # The names of arrays, see `from_values`.
 
 
 def _as_items(given: Iterable[Any] | SearchItems) -> SearchItems:

@@ -28,14 +28,14 @@ class SearchItems:
 
     Attributes:
       names: shown for each item: a path, a caption, or the image of a dataset.
-      read: (start, stop) -> inputs of the model, in this order.
+      read: returns the inputs of the model, in this order.
       dataset: section of the dataset that has their pictures; None for other items.
       upright: see `Model.embed_images`; pictures of a dataset are embedded as in its evaluation.
       may_be_damaged: whether items that cannot be read are left out, instead of being an error.
     """
 
     names: Sequence[str]
-    read: Callable[[int, int], Iterator[Any]]
+    read: Callable[[], Iterator[Any]]
     dataset: Mapping[str, str] | None = None
     upright: bool = True
     may_be_damaged: bool = False
@@ -47,7 +47,7 @@ def from_values(values: Sequence[Any] | np.ndarray) -> SearchItems:
         os.fspath(each) if isinstance(each, (str, os.PathLike)) else str(row)
         for row, each in enumerate(values)
     ]
-    return SearchItems(names, lambda start, stop: iter(values[start:stop]))
+    return SearchItems(names, lambda: iter(values))
 
 
 def from_images(place: str) -> SearchItems:
@@ -132,8 +132,8 @@ def read_array(path: pathlib.Path) -> np.ndarray:
         raise UserError(f"{path} is not a NumPy array: {error}.") from error
 
 
-def _read_split(split: "EvalSplit", features: bool, start: int, stop: int) -> Iterator[Any]:
-    rows = np.arange(start, stop)
+def _read_split(split: "EvalSplit", features: bool) -> Iterator[Any]:
+    rows = np.arange(len(split.image_ids))
     if features:
         for batch in split.images(_AT_A_TIME, rows):
             if (mask := batch.get("image_mask")) is None:

@@ -5,7 +5,7 @@ A search is a function (queries, top) -> descending scores [Q, top] and rows int
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from xmodal.api.item_embeddings import ItemEmbeddings, tokens_of
-from xmodal.core.errors import UserError
 from xmodal.evals.scores.score_blocks import HostItems
 from xmodal.similarity import Embedding, Similarity
 from xmodal.similarity.vectors import SINGLE, in_precision, remove_offset, unit_length
@@ -26,8 +25,7 @@ CANDIDATES = 100  # Nearest items whose tokens are compared; more if a query req
 _BLOCK = 1 << 16  # Items compared at a time.
 _PER_LIST = 40  # Items per list that k-means uses; faiss needs at least 39.
 _ITERATIONS = 8
-_MOST_CANDIDATES = 64  # Per hit; where more are needed, exact search takes less time and memory.
-_NUMBERS = 2**24  # Most numbers in the items that are scored at a time.
+_PER_HIT = 16  # Candidates that are scored exactly.
 # Similarities that faiss compares by vectors of length 1, and by distances; others by products.
 OF_UNIT_VECTORS = ("cosine", "max_cosine")
 _OF_DISTANCES = ("euclidean", "match_probability", "order")
@@ -61,19 +59,18 @@ class Scorer:
         flips = items_left and not similarity.symmetric
         self.score: Any = (lambda left, right: score(right, left).T) if flips else score
 
-        def score_one(pair: tuple[jax.Array, jax.Array]) -> jax.Array:
-            return self.score(self.prepare(pair[0][None]), self.prepare(pair[1]))[0]
+        def score_one(query: jax.Array, items: jax.Array) -> jax.Array:
+            return self.score(self.prepare(query), self.prepare(items))[0]
 
-        self._pairs = jax.jit(lambda *pairs: jax.lax.map(score_one, pairs))
+        self._score_one = jax.jit(score_one)
 
-    def rescore(self, queries: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Returns the scores [Q, C] of queries [Q, ...] with C items each, [Q, C, ...].
+    def rescore(self, query: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Returns the scores [C] of a query [1, ...] with items [C, ...].
 
-        Queries are scored one by one, so that scores equal those of `ExactSearch` to the last bit
-        (PCME's log-odds to 1e-6).
+        They equal those of `ExactSearch` to the last bit (PCME's log-odds to 1e-6).
         """
         with in_precision(self.dtype):
-            return np.asarray(self._pairs(self.place(queries), self.place(items)))
+            return np.asarray(self._score_one(self.place(query), self.place(items)))
 
     def place(self, vectors: np.ndarray) -> np.ndarray:
         """Returns vectors [..., D] of queries or items without the offset, for `prepare`."""
@@ -111,17 +108,6 @@ class ExactSearch:
         return _best(scores, items + starts, top)
 
 
-def import_faiss() -> Any:
-    """Returns the module."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise UserError(
-            "Approximate search needs faiss: `pip install 'xmodal[search]'`, or --method=exact."
-        ) from error
-    return faiss
-
-
 class ApproximateSearch:
     """Finds candidates with faiss, which searches some lists of items, and scores them exactly.
 
@@ -130,7 +116,7 @@ class ApproximateSearch:
 
     Attributes:
       lists: faiss's index.
-      effort: lists searched per `TOP` hits, and candidates scored exactly per hit.
+      probes: lists searched per `TOP` hits.
     """
 
     def __init__(
@@ -138,11 +124,11 @@ class ApproximateSearch:
         scorer: Scorer,
         vectors: np.ndarray,
         penalties: np.ndarray,
-        lists: Any,
-        effort: Sequence[int],
+        lists: Any = None,
+        probes: int = 1,
     ) -> None:
         """Takes items, see `ExactSearch`, and their lists, which are built if None."""
-        self._scorer, self._vectors, self.effort = scorer, vectors, effort
+        self._scorer, self._vectors, self.probes = scorer, vectors, probes
         self._penalties = penalties
         self.lists = self._build(self._points(vectors)) if lists is None else lists
 
@@ -150,39 +136,26 @@ class ApproximateSearch:
         """Returns the best candidates."""
         # Sorted by position, so that of equal scores the earlier item comes first.
         items = np.sort(self._find_candidates(self._points(queries), top), axis=1)
-        numbers = items.shape[1] * math.prod(self._vectors.shape[1:])
-        # A power of two, since every size is compiled.
-        size = 1 << max(0, (_NUMBERS // numbers).bit_length() - 1)
-        parts = [
-            self._scorer.rescore(queries[block], self._vectors[np.maximum(items[block], 0)])
-            for block in (slice(start, start + size) for start in range(0, len(queries), size))
+        scores = [
+            self._scorer.rescore(queries[row : row + 1], self._vectors[np.maximum(own, 0)])
+            for row, own in enumerate(items)
         ]
-        return _best(np.concatenate(parts) - self._penalties[items], items, top)
+        return _best(np.stack(scores) - self._penalties[items], items, top)
 
     def tune(self, queries: np.ndarray, truth: np.ndarray, target: float) -> float:
-        """Sets the least effort that reaches a recall; if none does, the largest.
+        """Sets the fewest lists that reach a recall, or all lists, and returns the recall.
 
         Args:
           queries: float32 [Q, ...].
           truth: int64 [Q, top], the best items from exact search.
           target: recall to reach.
-
-        Returns:
-          The recall.
         """
-
-        def measure(efforts: Iterable[tuple[int, int]]) -> float:
-            for self.effort in efforts:
-                recall = compute_recall(self(queries, truth.shape[1])[1], truth)
-                if recall >= target:
-                    break
-            return recall
-
-        most = min(_MOST_CANDIDATES, len(self._vectors))
-        # First the lists, which cost less than candidates.
-        recall = measure((probes, most) for probes in _doubling(1, self.lists.nlist))
-        if recall >= target:
-            recall = measure((self.effort[0], each) for each in _doubling(2, most))
+        for probes in _doubling(1, self.lists.nlist):
+            self.probes = probes
+            pairs = zip(truth, self(queries, truth.shape[1])[1], strict=True)
+            recall = float(np.mean([np.isin(known, found).mean() for known, found in pairs]))
+            if recall >= target:
+                break
         return recall
 
     def _points(self, vectors: np.ndarray) -> np.ndarray:
@@ -197,14 +170,14 @@ class ApproximateSearch:
         return np.ascontiguousarray(scale(found), np.float32)
 
     def _build(self, points: np.ndarray) -> Any:
-        (count, width), faiss = points.shape, import_faiss()
+        import faiss
+
+        count, width = points.shape
         lists = max(1, min(int(4 * math.sqrt(count)), count // _PER_LIST))
         by_distance = self._scorer.name in _OF_DISTANCES
-        coarse = faiss.IndexFlatL2(width) if by_distance else faiss.IndexFlatIP(width)
         metric = faiss.METRIC_L2 if by_distance else faiss.METRIC_INNER_PRODUCT
         # A quarter of the memory to read: several times faster than float32, with the same recall.
-        eight_bits = faiss.ScalarQuantizer.QT_8bit
-        index = faiss.IndexIVFScalarQuantizer(coarse, width, lists, eight_bits, metric)
+        index: Any = faiss.index_factory(width, f"IVF{lists},SQ8", metric)
         index.cp.niter, index.cp.max_points_per_centroid = _ITERATIONS, _PER_LIST
         index.cp.seed, index.cp.spherical = 1234, not by_distance
         index.train(points)
@@ -213,11 +186,12 @@ class ApproximateSearch:
 
     def _find_candidates(self, points: np.ndarray, top: int) -> np.ndarray:
         """At least `top` items of the nearest lists, int64 [Q, C], with -1 after the last."""
-        probes, candidates = self.effort
-        wanted = min(candidates * top, len(self._vectors))
+        import faiss
+
+        wanted = min(_PER_HIT * top, len(self._vectors))
         # Lists differ in size: those nearest to a query may hold only a few items.
-        for number in _doubling(probes * math.ceil(top / TOP), self.lists.nlist):
-            searched = import_faiss().SearchParametersIVF(nprobe=number)
+        for number in _doubling(self.probes * math.ceil(top / TOP), self.lists.nlist):
+            searched = faiss.SearchParametersIVF(nprobe=number)  # type: ignore[call-arg]
             _, items = self.lists.search(points, wanted, params=searched)
             if ((items >= 0).sum(axis=1) >= top).all():
                 break
@@ -230,13 +204,6 @@ def _doubling(least: int, most: int) -> Iterator[int]:
         yield least
         least *= 2
     yield most
-
-
-def compute_recall(found: np.ndarray, truth: np.ndarray) -> float:
-    """Returns the share of true items [Q, top] that are found, in any order."""
-    return float(
-        np.mean([np.isin(row, known).mean() for known, row in zip(found, truth, strict=True)])
-    )
 
 
 def rerank(

@@ -1,5 +1,6 @@
 """The pictures of an index: their files, or the images of their prepared dataset."""
 
+import contextlib
 import pathlib
 import threading
 
@@ -9,8 +10,11 @@ import PIL.Image
 from xmodal.api.search.gallery import IndexGallery
 from xmodal.api.search.items import name_item, open_split
 from xmodal.core.errors import UserError
+from xmodal.core.page import SHOWN, encode_jpeg
 from xmodal.core.untrusted.picture_formats import open_picture
 from xmodal.data.pixels.images import stand_upright
+
+_WHOLE = 4096  # Pixels of the longer side of pictures that are converted.
 
 
 class ItemPictures:
@@ -23,18 +27,22 @@ class ItemPictures:
         self._lock = threading.Lock()
 
     def find(self, row: int) -> pathlib.Path | bytes | None:
-        """Returns the file of an image, or its contents; None if there is no such file."""
+        """Returns the file of an image, or its contents; None if it is not there anymore."""
+        if row >= len(self._names):
+            return None
         name, split = self._names[row], self._split
         if split is None:
             path = pathlib.Path(name)
             return path if path.is_file() else None
         if row >= len(split.image_ids) or name_item(split, row) != name:
-            raise UserError(
-                f"{split.name} {split.split} has no {name!r} at position {row}: the "
-                "dataset was changed after the index was built; build the index again."
-            )
+            return None
         with self._lock:
             return split.pictures(np.array([row]))[0]
+
+    def open(self, row: int) -> PIL.Image.Image | None:
+        """Returns an image, rotated according to its EXIF orientation; None as in `find`."""
+        source = self.find(row)
+        return None if source is None else open_upright(source)
 
 
 def open_upright(source: pathlib.Path | bytes, side: int = 0) -> PIL.Image.Image:
@@ -55,10 +63,13 @@ def open_upright(source: pathlib.Path | bytes, side: int = 0) -> PIL.Image.Image
         raise UserError(f"{source!s:.300} cannot be read as a picture: {error}.") from error
 
 
-def format_of(source: pathlib.Path | bytes) -> str | None:
-    """Returns Pillow's name of the format of a picture; None if it cannot be read."""
-    try:
-        with open_picture(source) as header:
-            return header.format
-    except Exception:  # See above.
-        return None
+def for_browsers(source: pathlib.Path | bytes) -> tuple[str, bytes]:
+    """Returns the media type and content of a picture, as JPEG if browsers may not show it."""
+    kind = None
+    with contextlib.suppress(Exception), open_picture(source) as header:  # See above.
+        kind = header.format
+    if kind in SHOWN:
+        content = source if isinstance(source, bytes) else source.read_bytes()
+    else:
+        kind, content = "JPEG", encode_jpeg(open_upright(source, _WHOLE), _WHOLE)
+    return PIL.Image.MIME[kind], content

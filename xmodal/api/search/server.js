@@ -85,10 +85,11 @@ function showQuery({words, like, name, picture, kinds, find, request, given}, fo
     return link;
   }));
   const all = Object.entries(index.kinds).map(([each, number]) => count(number, each)).join(" and ");
+  const ways = [index.words && "describe one", $("file") && "drop, paste or choose a picture"].filter(Boolean).join(", or ");
   $("status").textContent = found.error ? `Error: ${found.error}`
     : request ? `The ${count(hits.length, find)} that fit best. Bars compare them: full is the best, empty the last.`
     : name !== null ? `The picture “${name}” is not kept: choose it again.`
-    : `Search ${all} by words${$("file") ? ", or drop, paste or choose a picture" : ""}.`
+    : `Search ${all}: ${ways}.`
       + (index.kinds[find] > hits.length ? " Some of them:" : "");
   $("notes").textContent = (found.notes ?? []).join(" ");
 }

@@ -18,12 +18,11 @@ import json
 import pathlib
 import secrets
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import jinja2
 import numpy as np
-import PIL.Image
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -35,47 +34,29 @@ from xmodal.api import web_server
 from xmodal.api.search import KINDS
 from xmodal.api.search.formats import as_json
 from xmodal.api.search.index import Index
-from xmodal.api.search.pictures import ItemPictures, format_of, open_upright
+from xmodal.api.search.pictures import ItemPictures, for_browsers, open_upright
 from xmodal.core import page
 from xmodal.core.config import Bounds, check_value, lookup
 from xmodal.core.errors import UserError
 
 _LARGEST = 20 * 2**20  # Bytes of a picture.
-_THUMBNAIL, _WHOLE = 480, 4096  # Pixels of the longer side of pictures that are sent as JPEG.
+_THUMBNAIL = 480  # Pixels of the longer side.
 _SAMPLES = 30  # Items on the page before the first search.
 _OPTIONS = {"text": str, "find": str, "top": Annotated[int, Bounds(at_least=1, at_most=1000)]}
 _HERE, _CORE = pathlib.Path(__file__).parent, pathlib.Path(page.__file__).parent
 _STATIC = (_CORE / "colors.css", _HERE / "server.css", _HERE / "server.js")
 
 
-def serve(
-    index: Index, name: str, host: str, port: int, url: str = "", *, browse: bool = False
-) -> None:
-    """Answers queries until it is interrupted.
-
-    Args:
-      index: answers queries one by one.
-      name: name of the index in the first line that is printed, and on the page.
-      host: address to listen at.
-      port: port to listen at; 0 for any free one.
-      url: address at which browsers reach the server, if there is a proxy.
-      browse: whether to open the page in this machine's browser.
-    """
-    app = make_app(index, web_server.host_names(host, url), name)
-    web_server.serve(app, name, host, port, url, browse=browse)
-
-
-def make_app(index: Index, hosts: Collection[str], name: str) -> Starlette:
-    """Returns the application that answers queries one by one; see `guard` for `hosts`."""
+def make_app(index: Index, name: str, host: str, url: str = "") -> Starlette:
+    """Returns the application that answers queries one by one; see `guard` for `host` and `url`."""
     lock, start = threading.Lock(), _render_page(index, name)
 
     def find(query: dict[str, Any], shown: str) -> Response:
         with lock:
-            notes = index.describe_query(query.get("text")) + index.notes
-            return _answer(as_json(shown, index.query(**query), notes))
+            return _answer(as_json(shown, index.query(**query), index.notes(query.get("text"))))
 
     async def search(request: Request) -> Response:
-        query = _read_options(request.query_params, _OPTIONS)
+        query = _read_options(request.query_params)
         if request.method == "POST":
             query["image"] = await request.body()
         return await run_in_threadpool(find, query, query.get("text", "picture"))
@@ -83,8 +64,7 @@ def make_app(index: Index, hosts: Collection[str], name: str) -> Starlette:
     def similar(request: Request) -> Response:
         kind, row = request.path_params["kind"], request.path_params["row"]
         item = _name_of(index, kind, row)
-        options = {key: hint for key, hint in _OPTIONS.items() if key != "text"}
-        return find(_read_options(request.query_params, options) | {"like": (kind, row)}, item)
+        return find(_read_options(request.query_params) | {"like": (kind, row)}, item)
 
     routes = [
         Route("/", lambda request: HTMLResponse(start)),
@@ -97,7 +77,7 @@ def make_app(index: Index, hosts: Collection[str], name: str) -> Starlette:
 
         def show(request: Request) -> Response:
             row = request.path_params["row"]
-            source = pictures.find(row) if _name_of(index, "image", row) else None
+            source = pictures.find(row)
             if source is None:
                 raise HTTPException(404)
             return _show(source, is_small=request.url.path.startswith("/thumbnail/"))
@@ -105,7 +85,7 @@ def make_app(index: Index, hosts: Collection[str], name: str) -> Starlette:
         routes += [Route(f"/{size}/{{row:int}}", show) for size in ("image", "thumbnail")]
     return Starlette(
         routes=routes,
-        middleware=[web_server.guard(hosts, _refuse, _LARGEST)],
+        middleware=[web_server.guard(host, url, _refuse, _LARGEST)],
         exception_handlers={
             UserError: lambda request, error: _refuse(str(error), 400),
             HTTPException: lambda request, error: _refuse(
@@ -130,6 +110,7 @@ def _render_page(index: Index, name: str) -> str:
         "kinds": {kind: len(each.names) for kind, each in index.galleries.items()},
         "sameKind": index.compares_same_kind,
         "pictures": index.shows_pictures,
+        "words": "text" in index.model.modalities,
         # Pictures of another index at the same address are not taken from the browser's cache.
         "version": secrets.token_hex(4),
         "samples": [{"row": row, "item": gallery.names[row]} for row in rows],
@@ -139,8 +120,12 @@ def _render_page(index: Index, name: str) -> str:
         index.compares_same_kind or "caption" in index.galleries
     )
     template = jinja2.Template((_HERE / "server.html").read_text(), autoescape=True)
-    title = pathlib.Path(name).name
-    return template.render(name=title, facts=json.dumps(facts), takes_pictures=takes_pictures)
+    return template.render(
+        name=pathlib.Path(name).name,
+        facts=json.dumps(facts),
+        takes_words=facts["words"],
+        takes_pictures=takes_pictures,
+    )
 
 
 def _name_of(index: Index, kind: str, row: int) -> str:
@@ -152,14 +137,12 @@ def _name_of(index: Index, kind: str, row: int) -> str:
 
 
 def _show(source: pathlib.Path | bytes, *, is_small: bool) -> Response:
-    kind = None if is_small else format_of(source)
-    if kind in page.SHOWN:
-        content = source if isinstance(source, bytes) else source.read_bytes()
+    if is_small:
+        kind = "image/jpeg"
+        content = page.encode_jpeg(open_upright(source, _THUMBNAIL), _THUMBNAIL)
     else:
-        side, kind = _THUMBNAIL if is_small else _WHOLE, "JPEG"
-        content = page.encode_jpeg(open_upright(source, side), side)
-    headers = {"cache-control": "private, max-age=86400"}
-    return Response(content, media_type=PIL.Image.MIME[kind], headers=headers)
+        kind, content = for_browsers(source)
+    return Response(content, media_type=kind, headers={"cache-control": "private, max-age=86400"})
 
 
 def _refuse(why: str, status: int) -> Response:
@@ -172,7 +155,7 @@ def _answer(text: str, status: int = 200) -> Response:
     return Response(content, status, media_type="application/json; charset=utf-8")
 
 
-def _read_options(given: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
+def _read_options(given: Mapping[str, str]) -> dict[str, Any]:
     """The arguments of `Index.query` in an address."""
-    hints = {name: lookup("the address", name, options) for name in given}
+    hints = {name: lookup("the address", name, _OPTIONS) for name in given}
     return {name: check_value(name, hint, given[name]) for name, hint in hints.items()}

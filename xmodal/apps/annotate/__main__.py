@@ -22,6 +22,7 @@ from xmodal.apps.annotate.raters import end_rater, invite
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.apps.arguments import (
     add_dataset,
+    add_server,
     add_texts,
     make_parser,
     name_list,
@@ -62,9 +63,11 @@ def _invite(args: argparse.Namespace) -> None:
 
 def _serve(args: argparse.Namespace) -> None:
     require_extra("annotate", "starlette", "uvicorn")
-    from xmodal.apps.annotate.pages import serve
+    from xmodal.api import web_server
+    from xmodal.apps.annotate.pages import make_app
 
-    serve(StudyFile(args.study), args.host, args.port, args.url)
+    app = make_app(StudyFile(args.study), args.host, args.url)
+    web_server.serve(app, args.study, args.host, args.port, args.url)
 
 
 def _review(args: argparse.Namespace) -> None:
@@ -101,9 +104,7 @@ def _parse() -> argparse.Namespace:
     choice.add_argument("--end", metavar="NAME", help="a rater who will receive no more questions")
     inviting.add_argument("--url", default=_ADDRESS, help="address of the server in browsers")
     serve = commands.add_parser("serve", help="shows a study to its raters")
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen at")
-    serve.add_argument("--port", type=int, default=8000, help="0 for any free one")
-    serve.add_argument("--url", default="", help="address of a proxy of this server")
+    add_server(serve)
     review = commands.add_parser("review", help="lists units with wrong golden answers, or decides")
     choice = review.add_mutually_exclusive_group()
     for decision in ("accept", "reject"):

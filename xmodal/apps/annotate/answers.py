@@ -88,18 +88,18 @@ def read_all_answers(studies: Sequence[StudyFile]) -> list[Answer]:
 
 def read_answers(study: StudyFile) -> list[Answer]:
     """Returns all answers, in the order of the questions and raters."""
-    with study.reading() as connection:
-        rows = connection.execute(
-            "SELECT a.unit, a.number, r.name, q.kind, q.left_id, q.right_id, q.about, q.golden, "
-            "q.note, a.value, a.seconds, s.swapped, s.state, u.test, u.done - (SELECT count(*) "
-            "FROM assignments c WHERE c.unit = u.id AND c.state = 'check') >= :need, "
-            "a.wrong_caption, a.because, :study FROM answers a "
-            "JOIN questions q ON q.unit = a.unit AND q.number = a.number "
-            "JOIN units u ON u.id = a.unit JOIN raters r ON r.id = a.rater "
-            "JOIN assignments s ON s.unit = a.unit AND s.rater = a.rater "
-            "ORDER BY a.unit, a.number, r.id",
-            {"need": study.settings.raters_per_item, "study": study.name},
-        ).fetchall()
+    rows = study.rows(
+        "SELECT a.unit, a.number, r.name, q.kind, q.left_id, q.right_id, q.about, q.golden, "
+        "q.note, a.value, a.seconds, s.swapped, s.state, u.test, u.done - (SELECT count(*) "
+        "FROM assignments c WHERE c.unit = u.id AND c.state = 'check') >= ?, "
+        "a.wrong_caption, a.because, ? FROM answers a "
+        "JOIN questions q ON q.unit = a.unit AND q.number = a.number "
+        "JOIN units u ON u.id = a.unit JOIN raters r ON r.id = a.rater "
+        "JOIN assignments s ON s.unit = a.unit AND s.rater = a.rater "
+        "ORDER BY a.unit, a.number, r.id",
+        study.settings.raters_per_item,
+        study.name,
+    )
     return [Answer(*row) for row in rows]
 
 

@@ -4,12 +4,13 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from data_prep.cxc.cxc_files import RATINGS, THRESHOLDS, file_name, format_cxc_file
+from xmodal.apps.analysis.votes import ALL, SAME
 from xmodal.apps.annotate.answers import Answer, find_doubts, group, read_all_answers
 from xmodal.apps.annotate.match_labels import (
     Pair,
@@ -20,14 +21,16 @@ from xmodal.apps.annotate.match_labels import (
     positives_of_queries,
 )
 from xmodal.apps.annotate.rater_quality import compute_alphas, quality_file
-from xmodal.apps.annotate.vote_labels import vote_file
 from xmodal.core.errors import UserError
 from xmodal.core.files import csv_text, format_json, write_files
 from xmodal.core.text_table import Rows, format_document
 from xmodal.evals.labels.definitions import STUDY
 
 if TYPE_CHECKING:
-    from xmodal.apps.annotate.study_file import StudyFile, StudySettings
+    from xmodal.apps.annotate.study_file import Proposal, StudyFile, StudySettings
+
+_NO_GROUP = "none"
+_TURNED = {"better": "worse", "worse": "better"}
 
 
 def aggregate(
@@ -71,7 +74,9 @@ def aggregate(
         "answers.csv": csv_text([(*Answer._fields, "counts", "proposed_by"), *rows]),
         "raters.csv": quality_file(answers),
     }
-    originals = [*dict.fromkeys(pair for study in studies for pair in _read_originals(study))]
+    # Every caption of the split with its own image.
+    read = (study.rows("SELECT id, image FROM captions ORDER BY rowid") for study in studies)
+    originals: list[Pair] = [*dict.fromkeys((row[0], row[1]) for rows in read for row in rows)]
     if settings.kind == "cxc":
         means = mean_ratings(counted)
         for rating, columns in means.items():
@@ -83,26 +88,21 @@ def aggregate(
         parts += tables
     else:
         contents["votes.csv"] = vote_file(counted, settings, proposals)
-        told = (
+        parts.append(
             "votes.csv is for `xmodal votes --answers=FILE` and `bradley_terry --preferences=FILE`."
+            " Its answers `same` weigh too much until all units are done."
         )
-        if ",same," in contents["votes.csv"]:
-            told += " Its answers `same` weigh too much until all units are done."
-        parts.append(told)
     if settings.kind != "preference":  # Evaluations need the captions and images of the split.
         captions, images = zip(*originals, strict=True)
         contents |= format_lists("original", positives_of_queries(originals, images, captions))
         study = {"dataset": settings.dataset, "split": settings.split}
         contents[STUDY] = format_json(study | ({"name": name} if name else {}))
-    alphas = {"krippendorff_alpha": compute_alphas(answers)}
-    parts.append(_tabulate_alphas(alphas["krippendorff_alpha"]))
-    if len(studies) > 1:
-        asked = group((x for x in answers if not x.golden), lambda x: x.question).values()
-        shared = [own for own in asked if len({answer.study for answer in own}) > 1]
-        alphas["across_studies"] = compute_alphas(itertools.chain(*shared))
-        parts.append(f"{len(shared):,} question(s) of more than one study:")
-        parts.append(_tabulate_alphas(alphas["across_studies"]))
-    contents["agreement.json"] = format_json(alphas)
+    alphas = compute_alphas(answers)
+    table = [["question", "level", "Krippendorff's alpha"]]
+    for kind, levels in alphas.items():
+        table += [[kind, level, f"{alpha:.3f}"] for level, alpha in levels.items()]
+    parts.append(table)
+    contents["agreement.json"] = format_json({"krippendorff_alpha": alphas})
     report = format_document(parts)
     contents |= {"report.md": report, "report.tex": format_document(parts, "latex")}
     write_files(output, contents)
@@ -124,15 +124,6 @@ def _join(studies: Sequence["StudyFile"]) -> "StudySettings":
     }
     groups = {key: names for each in settings for key, names in each.groups.items()}
     return dataclasses.replace(settings[0], **joined, groups=groups)
-
-
-def _tabulate_alphas(alphas: Mapping[str, Mapping[str, float]]) -> Rows:
-    rows = [
-        [kind, level, f"{alpha:.3f}"]
-        for kind, levels in alphas.items()
-        for level, alpha in levels.items()
-    ]
-    return [["question", "level", "Krippendorff's alpha"], *rows]
 
 
 def mean_ratings(answers: Iterable[Answer]) -> dict[str, dict[str, np.ndarray]]:
@@ -166,19 +157,9 @@ def _tabulate_ratings(means: dict[str, dict[str, np.ndarray]]) -> Rows:
     return rows
 
 
-def _read_originals(study: "StudyFile") -> list[Pair]:
-    """Every caption of the split with its own image."""
-    with study.reading() as connection:
-        rows = connection.execute("SELECT id, image FROM captions ORDER BY rowid").fetchall()
-    return [tuple(row) for row in rows]
-
-
 def _describe_progress(study: "StudyFile", answers: list[Answer]) -> str:
-    with study.reading() as connection:
-        units, complete = connection.execute(
-            "SELECT count(*), sum(done >= ?) FROM units WHERE NOT test",
-            (study.settings.raters_per_item,),
-        ).fetchone()
+    sql = "SELECT count(*), sum(done >= ?) FROM units WHERE NOT test"
+    ((units, complete),) = study.rows(sql, study.settings.raters_per_item)
     answers = [answer for answer in answers if answer.study == study.name]
     raters, waiting = len({answer.rater for answer in answers}), len(find_doubts(answers))
     review = f" {waiting:,} unit(s) wait for `xmodal annotate review` and do not count yet."
@@ -186,3 +167,47 @@ def _describe_progress(study: "StudyFile", answers: list[Answer]) -> str:
         f"{study.name}: {len(answers):,} answers of {raters} rater(s); {complete:,} of {units:,} "
         f"units have all their raters.{review if waiting else ''}"
     )
+
+
+def vote_file(
+    answers: Iterable[Answer], settings: "StudySettings", proposals: Sequence["Proposal"]
+) -> str:
+    """Returns a CSV file with a row per answer on two models, for `votes` and `bradley_terry`.
+
+    An answer is about the first of the two, and counts for every two models that found the two
+    pictures. There are rows for the group `all`, in which a caption of several groups counts once,
+    and, in a study with groups, for every group of a caption, `none` without any. A caption for
+    which both models find the same picture has the answer `same`, without a rater.
+
+    Args:
+      answers: answers that count.
+      settings: the groups of the captions.
+      proposals: the picture that every model finds.
+    """
+    found: dict[int, dict[str, int]] = {}
+    for each in proposals:
+        found.setdefault(each.caption, {})[each.model] = each.image
+    asked = group(answers, lambda answer: (answer.about, frozenset((answer.left, answer.right))))
+    rows: list[list[object]] = []
+    for models in itertools.combinations(dict.fromkeys(each.model for each in proposals), 2):
+        for caption, pictures in found.items():
+            if not pictures.keys() >= set(models):
+                continue
+            first, second = (pictures[model] for model in models)
+            own = asked.get((caption, frozenset((first, second))), [])
+            given = [(SAME, "", "")] if first == second else [*_turn(own, first, models)]
+            groups = settings.groups.get(str(caption)) or [_NO_GROUP] * bool(settings.groups)
+            named = itertools.product(given, (*groups, ALL))
+            rows += [[caption, *answer, name, *models] for answer, name in named]
+    head = ["example", "answer", "rater", "left_model", "group", "first_model", "second_model"]
+    return csv_text([head, *rows])
+
+
+def _turn(
+    answers: Iterable[Answer], first: int, models: tuple[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """Answer, rater and the model shown on the left, for the model whose picture is `first`."""
+    for each in answers:
+        value = each.value if each.left == first else _TURNED.get(each.value, each.value)
+        on_left = each.right if each.swapped else each.left
+        yield value, each.rater, models[on_left != first]

@@ -3,7 +3,6 @@
 import pathlib
 import sqlite3
 import urllib.parse
-from collections.abc import Collection
 from typing import Any
 
 import jinja2
@@ -21,6 +20,7 @@ from xmodal.apps.annotate.questions import KINDS, BadAnswer
 from xmodal.apps.annotate.raters import Rater, find_rater
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.core.errors import UserError
+from xmodal.core.page import TEMPLATES
 
 _HERE = pathlib.Path(__file__).parent
 _ENDS = {
@@ -38,31 +38,15 @@ _ENDS = {
 }
 
 
-def serve(study: StudyFile, host: str, port: int, url: str = "") -> None:
-    """Serves a study until it is interrupted.
-
-    Args:
-      study: study to show.
-      host: address to listen at.
-      port: port to listen at; 0 for any free one.
-      url: address at which browsers reach the server, if there is a proxy.
-    """
-    hosts = web_server.host_names(host, url)
-    if host in ("0.0.0.0", "::") and not url:
-        hosts = {"*"}
-    app = make_app(study, hosts=hosts, secure=url.startswith("https"))
-    web_server.serve(app, str(study.path), host, port, url)
-
-
-def make_app(study: StudyFile, *, hosts: Collection[str], secure: bool = False) -> Starlette:
+def make_app(study: StudyFile, host: str, url: str = "") -> Starlette:
     """Returns the application that shows a study to its raters.
 
     Args:
       study: study to show.
-      hosts: host names that browsers may use for the server; other requests are refused.
-      secure: whether browsers reach it only through https.
+      host: address that the server listens at.
+      url: address at which browsers reach it, if there is a proxy.
     """
-    pages = _Pages(study, secure)
+    pages = _Pages(study, secure=url.startswith("https"))
     return Starlette(
         routes=[
             Route("/join/{token}", pages.join),
@@ -74,7 +58,7 @@ def make_app(study: StudyFile, *, hosts: Collection[str], secure: bool = False) 
             Route("/image/{id:int}", pages.image),
             Mount("/static", StaticFiles(directory=_HERE / "static")),
         ],
-        middleware=[web_server.guard(hosts, PlainTextResponse)],
+        middleware=[web_server.guard(host, url, PlainTextResponse)],
         exception_handlers=dict.fromkeys(
             (HTTPException, UserError, sqlite3.OperationalError), pages.refuse
         ),
@@ -87,14 +71,8 @@ class _Pages:
     def __init__(self, study: StudyFile, secure: bool) -> None:
         self._study, self._queue, self._secure = study, AssignmentQueue(study), secure
         self._cookie = f"xmodal_{study.settings.id}"
-        self._templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(_HERE / "templates"),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.globals["numbers"] = study.settings.numbers
+        loader = jinja2.FileSystemLoader(_HERE / "templates")
+        self._templates = TEMPLATES.overlay(loader=loader)
 
     def join(self, request: Request) -> Response:
         """Moves the token of a link to a cookie, so that it is not shown or in the history."""
@@ -114,7 +92,7 @@ class _Pages:
     def welcome(self, request: Request) -> Response:
         """Shows the instructions."""
         self._rater(request)
-        rows = self._read(
+        rows = self._study.rows(
             "SELECT q.kind, min(u.stage) AS stage FROM questions q JOIN units u ON u.id = q.unit "
             "GROUP BY q.kind ORDER BY stage, q.kind"
         )
@@ -132,7 +110,7 @@ class _Pages:
         question, kind = page.question, KINDS[page.question.kind]
         ends = (question.left, question.right)
         sql = "SELECT id, text FROM captions WHERE id IN (?, ?, ?)"
-        texts = {row["id"]: row["text"] for row in self._read(sql, *ends, question.about)}
+        texts = {row["id"]: row["text"] for row in self._study.rows(sql, *ends, question.about)}
         return self._render(
             "item.html",
             page=page,
@@ -171,7 +149,7 @@ class _Pages:
         """Returns a picture of the study by its id; file names are never used."""
         self._rater(request)
         sql = "SELECT type, data FROM images WHERE id = ?"
-        for row in self._read(sql, request.path_params["id"]):
+        for row in self._study.rows(sql, request.path_params["id"]):
             headers = {"cache-control": "private, max-age=86400"}
             return Response(row["data"], media_type=row["type"], headers=headers)
         raise HTTPException(404, "This study has no such picture.")
@@ -202,9 +180,6 @@ class _Pages:
             )
         return rater
 
-    def _read(self, sql: str, *values: object) -> list[sqlite3.Row]:
-        with self._study.reading() as connection:
-            return connection.execute(sql, values).fetchall()
-
     def _render(self, name: str, status: int = 200, **values: Any) -> HTMLResponse:
+        values["numbers"] = self._study.settings.numbers
         return HTMLResponse(self._templates.get_template(name).render(**values), status)

@@ -1,15 +1,14 @@
 """Raters and their links. A study stores only token hashes, so its file gives no access."""
 
-import dataclasses
 import hashlib
 import secrets
+from typing import NamedTuple
 
 from xmodal.apps.annotate.study_file import StudyFile
 from xmodal.core.errors import UserError
 
 
-@dataclasses.dataclass(frozen=True)
-class Rater:
+class Rater(NamedTuple):
     """A rater of a study.
 
     Attributes:
@@ -39,11 +38,8 @@ def invite(study: StudyFile, count: int) -> dict[str, str]:
 
 def find_rater(study: StudyFile, token: str) -> Rater | None:
     """Returns the rater with a token; None if there is none, as for another study's token."""
-    with study.reading() as connection:
-        row = connection.execute(
-            "SELECT id, name, state FROM raters WHERE token_hash = ?", (_hash(token),)
-        ).fetchone()
-    return Rater(**row) if row else None
+    sql = "SELECT id, name, state FROM raters WHERE token_hash = ?"
+    return next((Rater(*row) for row in study.rows(sql, _hash(token))), None)
 
 
 def end_rater(study: StudyFile, name: str) -> None:

@@ -10,7 +10,6 @@ answer `same` and nobody is asked.
 """
 
 import dataclasses
-import io
 import itertools
 import pathlib
 from collections.abc import Collection, Iterator, Mapping
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from xmodal.api.search.items import open_split
+from xmodal.api.search.pictures import for_browsers
 from xmodal.apps.analysis.ratings.rated_pairs import read_folder
 from xmodal.apps.analysis.votes import describe_power
 from xmodal.apps.annotate.candidates import collect, draw_queries, draw_sets
@@ -36,16 +36,12 @@ from xmodal.apps.arguments import DATASET, read_names
 from xmodal.apps.model_files import best_items, read_source
 from xmodal.core.config import lookup, read
 from xmodal.core.errors import UserError
-from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
 
 if TYPE_CHECKING:
     from xmodal.data import EvalSplit
     from xmodal.evals.scores.sources import Source
 
 _RATERS = {"cxc": 5, "eccv": 1, "preference": 3}  # Per item, in the papers.
-_SHARED = ("dataset", "split", "lease_minutes", "per_rater")
-# Formats that every browser shows; other pictures are stored as PNG.
-_TYPES = {"JPEG": "image/jpeg", "PNG": "image/png", "GIF": "image/gif", "WEBP": "image/webp"}
 _AT_A_TIME = 64
 
 
@@ -58,10 +54,9 @@ def make(kind: str, options: Mapping[str, Any]) -> str:
     """
     check_new_file(options["study"])
     paths = read_names(options.get("models", []))
-    section = {name: options[name] for name in _SHARED} | {"kind": kind}
+    names = {each.name for each in dataclasses.fields(StudySettings)} & options.keys()
+    section = {name: options[name] for name in names} | {"kind": kind}
     section["raters_per_item"] = options["raters_per_item"] or _RATERS[kind]
-    own = {"cxc": ("numbers",), "eccv": ("pass_share",)}.get(kind, ())
-    section |= {name: options[name] for name in own}
     settings = read(StudySettings, "make", section)  # Checks numbers before the dataset is opened.
     if kind == "preference" and len(paths) < 2:
         raise UserError(f"--models names {len(paths)} model(s); at least two are compared.")
@@ -116,16 +111,6 @@ def _pictures_of(split: "EvalSplit", image_ids: set[int]) -> Iterator[tuple[int,
         at = rows[start : start + _AT_A_TIME]
         for image, data in zip(split.image_ids[at].tolist(), split.pictures(at), strict=True):
             yield image, *for_browsers(data)
-
-
-def for_browsers(data: bytes) -> tuple[str, bytes]:
-    """Returns the media type and content of a picture in a format that every browser shows."""
-    with open_picture(data) as opened:
-        if opened.format in _TYPES:
-            return _TYPES[opened.format], data
-        file = io.BytesIO()
-        to_rgb(opened).save(file, "PNG")
-        return _TYPES["PNG"], file.getvalue()
 
 
 def draw_rated(

@@ -11,6 +11,7 @@ import os
 import pathlib
 import secrets
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -130,12 +131,11 @@ class StudyFile:
         """Opens a study."""
         self.path = pathlib.Path(path)
         self.name = self.path.stem
-        self._threads, self._writer = threading.local(), threading.Lock()
+        self._threads = threading.local()
         if not self.path.is_file():
             raise UserError(f"There is no study {path}; run python -m xmodal annotate make.")
         try:
-            with self.reading() as connection:
-                (text,) = connection.execute("SELECT settings FROM study").fetchone()
+            ((text,),) = self.rows("SELECT settings FROM study")
         except sqlite3.DatabaseError as error:
             raise UserError(f"{path} cannot be read as a study: {error}.") from error
         self.settings = read(StudySettings, str(path), json.loads(text))
@@ -149,22 +149,19 @@ class StudyFile:
 
     def read_proposals(self) -> list[Proposal]:
         """Returns what the models propose, in the order of `make`."""
+        return [Proposal(*row) for row in self.rows("SELECT * FROM proposals ORDER BY rowid")]
+
+    def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
+        """Returns what a query finds."""
         with self.reading() as connection:
-            rows = connection.execute("SELECT * FROM proposals ORDER BY rowid").fetchall()
-        return [Proposal(*row) for row in rows]
+            return connection.execute(sql, values).fetchall()
 
     @contextlib.contextmanager
     def reading(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
         """This thread's connection, in a transaction that sees a single state of the file."""
-        connection = self.connection
-        connection.execute(begin)
-        try:
+        with self.connection as connection:  # It commits, or rolls back if there is an error.
+            connection.execute(begin)
             yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:  # SQLite itself undoes it if the disk is full.
-                connection.execute("ROLLBACK")
-            raise
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
@@ -172,8 +169,7 @@ class StudyFile:
 
         An error undoes all of them.
         """
-        # SQLite would let waiting threads try again from time to time.
-        with self._writer, self.reading("BEGIN IMMEDIATE") as connection:
+        with self.reading("BEGIN IMMEDIATE") as connection:
             yield connection
 
 
@@ -205,35 +201,29 @@ def create(
     """
     path, units = pathlib.Path(path), list(units)
     check_new_file(path)
-    questions = [
-        {**vars(each), "unit": number, "number": place, "pair": each.pair}
-        for number, unit in enumerate(units, 1)
-        for place, each in enumerate(unit.questions)
-    ]
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
+    tables: dict[str, Iterable[tuple[object, ...]]] = {
+        "study": [(json.dumps(dataclasses.asdict(settings)),)],
+        "captions": captions,
+        "images": pictures,
+        "units": [(n, x.test, x.stage, x.position, 0) for n, x in enumerate(units, 1)],
+        "questions": [
+            (n, place, x.kind, x.left, x.right, x.about, x.pair, x.golden, x.note)
+            for n, unit in enumerate(units, 1)
+            for place, x in enumerate(unit.questions)
+        ],
+        "proposals": proposals,
+    }
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        temporary = pathlib.Path(folder, path.name)
         with contextlib.closing(_connect(temporary)) as connection:
             connection.executescript(f"BEGIN; {_SCHEMA}")
-            text = json.dumps(dataclasses.asdict(settings))
-            connection.execute("INSERT INTO study VALUES (?)", (text,))
-            connection.executemany("INSERT INTO captions VALUES (?, ?, ?)", captions)
-            connection.executemany("INSERT INTO images VALUES (?, ?, ?)", pictures)
-            connection.executemany(
-                "INSERT INTO units (id, test, stage, position) VALUES (?, ?, ?, ?)",
-                [(n, unit.test, unit.stage, unit.position) for n, unit in enumerate(units, 1)],
-            )
-            connection.executemany(
-                "INSERT INTO questions VALUES (:unit, :number, :kind, :left, :right, :about, "
-                ":pair, :golden, :note)",
-                questions,
-            )
-            connection.executemany("INSERT INTO proposals VALUES (?, ?, ?, ?, ?)", proposals)
+            for name, rows in tables.items():
+                for row in rows:
+                    marks = ", ".join("?" * len(row))
+                    connection.execute(f"INSERT INTO {name} VALUES ({marks})", row)
             connection.execute("COMMIT")
             connection.execute("PRAGMA journal_mode = WAL")
         temporary.rename(path)
-    finally:
-        for ending in ("", "-wal", "-shm", "-journal"):
-            temporary.with_name(temporary.name + ending).unlink(missing_ok=True)
 
 
 def check_new_file(path: str | os.PathLike) -> None:
