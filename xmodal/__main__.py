@@ -67,15 +67,14 @@ def _complete() -> list[str]:
     its own.
     """
     import argcomplete
-    from absl import app, flags
+    from absl import app
+    from absl.flags import argparse_flags
 
     line = os.environ["COMP_LINE"][: int(os.environ["COMP_POINT"])]
     before = line.split()[1:] if line[-1:].isspace() else line.split()[1:-1]
     if not before or before[0] not in COMMANDS:
         parser = argparse.ArgumentParser()
-        commands = parser.add_subparsers()
-        for name, (_, text) in COMMANDS.items():
-            commands.add_parser(name, help=text)
+        parser.add_argument("command", choices=COMMANDS)
         argcomplete.autocomplete(parser)
     parse = argparse.ArgumentParser.parse_known_args
 
@@ -83,15 +82,8 @@ def _complete() -> list[str]:
         argparse.ArgumentParser.parse_known_args = parse  # type: ignore[method-assign]
         argcomplete.autocomplete(parser)
 
-    def complete_flags(*_: Any, **__: Any) -> None:
-        parser = argparse.ArgumentParser()
-        for module, defined in flags.FLAGS.flags_by_module_dict().items():
-            for flag in defined if not module.startswith("absl") else []:
-                parser.add_argument(f"--{flag.name}", help=(flag.help or "").replace("%", "%%"))
-        complete(parser)
-
     argparse.ArgumentParser.parse_known_args = complete  # type: ignore[assignment, method-assign]
-    app.run = complete_flags  # type: ignore[assignment]
+    app.run = lambda *_, **__: complete(argparse_flags.ArgumentParser())
     os.environ["_ARGCOMPLETE"] = "2"  # The line has one more word before the flags.
     return before[:1]
 

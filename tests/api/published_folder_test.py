@@ -15,6 +15,7 @@ from xmodal.core.errors import UserError
 from xmodal.pretrained import converters
 from xmodal.train.evaluation.subjects import evaluate_subjects
 from xmodal.train.evaluation.suite import Request
+from xmodal.train.inherit import inherit
 from xmodal.train.published_towers import open_towers
 
 TEXTS = ["the cat", "a bat sat at that hat", "", "the the the the the the the the"]
@@ -121,12 +122,12 @@ def test_a_folder_of_another_model(tmp_path):
 
 @pytest.mark.slow
 def test_three_ways_to_evaluate_give_the_same_numbers(clip, few_shapes, tmp_path):
-    """A config with the converted folder, the library's functions, and a file of embeddings."""
+    """A config with the folder, the library's functions, and a file of embeddings."""
     theirs, folder = clip
-    converted = converters.convert_published(folder)
     model = xmodal.load(folder)
     config = clip_config.get_config()
-    config.init_from.model = str(converted)
+    config.init_from.model = str(folder)
+    assert inherit(config).init_from.model == str(folder)  # A run resumes by this name.
     config.data.update({"dataset": "crisscrossed_shapes", "data_dir": few_shapes})
     request = Request(saved={"embeddings": str(tmp_path / "x.npz")})
     evaluate_subjects(open_towers(config), str(tmp_path / "a"), request)

@@ -1,5 +1,6 @@
 """Models as other libraries take them: tasks of mteb, evaluators of sentence-transformers."""
 
+import dataclasses
 import os
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,15 +14,15 @@ from xmodal.core.errors import UserError
 _BLOCK = 256  # Pairs that are compared at once.
 
 
+@dataclasses.dataclass(frozen=True)
 class _Adapter:
     """Embeds lists of items, and compares embeddings by the model's own similarity.
 
-    Args:
+    Attributes:
       model: a model from `xmodal.load` with one vector per item.
     """
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    model: Model
 
     def similarity(self, left: Any, right: Any) -> Any:
         """Compares embeddings [N, D] and [M, D]; returns a float32 tensor [N, M]."""
@@ -80,17 +81,15 @@ class MtebModel(_Adapter):
 
 
 class SentenceTransformerModel(_Adapter):
-    """A model for the evaluators of sentence-transformers, `evaluator(ADAPTER)`.
+    """A model for the evaluators of sentence-transformers, `evaluator(ADAPTER)`."""
 
-    Attributes:
-      similarity_fn_name: the similarity, which names the metrics.
-      model_card_data: takes the metrics of an evaluator, and drops them.
-    """
+    # Takes the metrics of an evaluator, and drops them.
+    model_card_data = types.SimpleNamespace(set_evaluation_metrics=lambda *_: None)
 
-    def __init__(self, model: Model) -> None:
-        super().__init__(model)
-        self.similarity_fn_name = model.similarity_name
-        self.model_card_data = types.SimpleNamespace(set_evaluation_metrics=lambda *_: None)
+    @property
+    def similarity_fn_name(self) -> str:
+        """The similarity, which names the metrics."""
+        return self.model.similarity_name
 
     def encode(self, sentences: str | Sequence[Any], **options: Any) -> Any:
         """Embeds texts or PIL images; returns float32 [N, D], or [D] for a single text.
@@ -103,14 +102,14 @@ class SentenceTransformerModel(_Adapter):
         """
         import torch
 
-        as_tensor = not options.pop("convert_to_numpy", True)
-        as_tensor = options.pop("convert_to_tensor", False) or as_tensor
+        as_tensor = options.pop("convert_to_tensor", False)
+        as_array = options.pop("convert_to_numpy", True) and not as_tensor
         known = ("batch_size", "show_progress_bar")
         if unused := [key for key, value in options.items() if value and key not in known]:
             raise UserError(f"{unused} of encode cannot be used with this model: unset them.")
-        is_one = isinstance(sentences, str)
-        found = self._embed([sentences] if is_one else list(sentences))
-        found = found[0] if is_one else found
-        return torch.from_numpy(found) if as_tensor else found
+        if isinstance(sentences, str):
+            return self.encode([sentences], convert_to_numpy=as_array)[0]
+        found = self._embed(list(sentences))
+        return found if as_array else torch.from_numpy(found)
 
     encode_query = encode_document = encode

@@ -26,7 +26,6 @@ from xmodal.models import Devices, DualEncoder, make_dual_encoder
 from xmodal.pretrained.folder import check_new
 from xmodal.similarity import Similarity, select_field
 
-_TOLERANCE = 1e-5
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 
 
@@ -73,6 +72,12 @@ def read_embeddings(source: str | os.PathLike, step: int | str, embeddings_only:
     return stored
 
 
+def in_float32(stored: Stored) -> Stored:
+    """Returns a model all of whose layers compute in float32."""
+    section = jax.tree.map(lambda x: "float32" if x == "bfloat16" else x, stored.section)
+    return dataclasses.replace(stored, section=section)
+
+
 def _lower_modalities(stored: Stored, platforms: Sequence[str]) -> tuple[Card, dict[str, bytes]]:
     """Returns the card and the files of a bundle."""
     # Some layers are faster on a CPU in a special form; every form runs everywhere.
@@ -93,7 +98,8 @@ def _lower_modalities(stored: Stored, platforms: Sequence[str]) -> tuple[Card, d
     }
     contents = {bundle.WEIGHTS: safetensors.numpy.save(named)}
     numbers = {name: float(x) for name, x in learned.items() if name not in arrays}
-    card = describe(stored, similarity, platforms, numbers)
+    card = describe(stored, similarity)
+    card = dataclasses.replace(card, platforms=tuple(platforms), parameters=numbers)
     if card.image is not None:
         columns = {"image": (card.image.shape, card.image.dtype)}
         contents["image"] = _lower(encoders, weights, columns, platforms)
@@ -106,22 +112,8 @@ def _lower_modalities(stored: Stored, platforms: Sequence[str]) -> tuple[Card, d
     return card, contents
 
 
-def describe(
-    stored: Stored,
-    similarity: Similarity,
-    platforms: Sequence[str],
-    numbers: Mapping[str, float],
-    shorter: Sequence[int] = _LENGTHS,
-) -> Card:
-    """Returns the card of an export.
-
-    Args:
-      stored: the model.
-      similarity: its similarity.
-      platforms: see `Card`.
-      numbers: learned numbers of the similarity.
-      shorter: lengths of padded texts besides the longest one.
-    """
+def describe(stored: Stored, similarity: Similarity) -> Card:
+    """Returns the card of an export, without platforms and the learned numbers of a similarity."""
     image = text = None
     if stored.images is not None:
         shape, dtype = _image_shape(stored), "uint8" if stored.images.size else "float32"
@@ -129,16 +121,14 @@ def describe(
     if stored.texts is not None:
         config = dataclasses.replace(stored.texts[0], augment=None, vocabulary="")
         longest = config.max_length
-        kept = () if config.attend_to_padding else shorter
-        text = TextCard(config, (*(length for length in kept if length < longest), longest))
+        shorter = () if config.attend_to_padding else _LENGTHS
+        text = TextCard(config, (*(length for length in shorter if length < longest), longest))
     # The functions return only the compared field.
     compared = {**dataclasses.asdict(similarity.config), "field": "vector", **similarity.options}
     return Card(
         made_with={"xmodal": __version__, "jax": jax.__version__},
         source={**stored.source, "name": epath.Path(stored.source["name"]).name},
-        platforms=tuple(platforms),
         similarity=compared,
-        parameters=numbers,
         image=image,
         text=text,
     )
@@ -196,7 +186,7 @@ def _lower(
     return bytes(lowered.serialize())
 
 
-def compare_models(stored: Stored, other: Any, what: str, tolerance: float = _TOLERANCE) -> None:
+def compare_models(stored: Stored, other: Any, what: str, tolerance: float = 1e-5) -> None:
     """Raises an error if a model's embeddings or scores of pairs differ from its source's.
 
     Args:
@@ -205,7 +195,7 @@ def compare_models(stored: Stored, other: Any, what: str, tolerance: float = _TO
       what: its kind, for errors.
       tolerance: largest difference, as a share of the largest number if that is above 1.
     """
-    model = make_model(stored, make_mesh(jax.local_devices()))
+    model = make_model(stored)
     found: list[dict[str, np.ndarray]] = [{}, {}]
     texts, images = [], np.zeros(0)
     if stored.texts:

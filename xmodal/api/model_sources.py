@@ -14,8 +14,7 @@ from xmodal.api.model import Model
 from xmodal.core.config import read
 from xmodal.core.errors import UserError
 from xmodal.core.files import read_json
-from xmodal.core.hub import locate
-from xmodal.core.mesh import replicated
+from xmodal.core.mesh import make_mesh, replicated
 from xmodal.core.tree_paths import unflatten
 from xmodal.data.pixels.images import ImageConfig
 from xmodal.data.text.text_config import TextConfig
@@ -59,8 +58,9 @@ class Stored:
     model_state: Tree
 
 
-def make_model(stored: Stored, mesh: Mesh) -> Model:
-    """Returns a model on the devices of a mesh."""
+def make_model(stored: Stored, mesh: Mesh | None = None) -> Model:
+    """Returns a model on the devices of a mesh, by default all of this process."""
+    mesh = make_mesh(jax.local_devices()) if mesh is None else mesh
     devices = mesh.devices.flatten()
     model = make_dual_encoder(stored.section, Devices(len(devices), devices[0].platform))
     weights = jax.device_put((stored.params, stored.model_state), replicated(mesh))
@@ -79,34 +79,25 @@ def make_model(stored: Stored, mesh: Mesh) -> Model:
 def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
     """Returns the model in a folder, as NumPy arrays, without the parameters of tasks."""
     name = os.fspath(source)
-    folder = epath.Path(located := locate(name))
+    folder = epath.Path(located := locate_tower("source", name))
     config = folder / "config.json"  # A model of transformers has one as well.
     if config.exists() and "model_type" not in read_json(config, "copy it again."):
         return _read_run(located, step)
     if not any((folder / f"{kind}.json").exists() for kind in ("model", "tower")):
-        folder = _convert(located)
+        # It imports readers of other formats, which no other folder needs.
+        from xmodal.pretrained.converters import convert_published
+
+        try:
+            folder = convert_published(located)
+        except UserError as error:
+            raise UserError(
+                f"{name} is not a run of xmodal.main (config.json), a folder of xmodal convert "
+                "(model.json, tower.json) or a bundle of xmodal export (bundle.json), nor does it "
+                f"open as a published CLIP or SigLIP: {error}"
+            ) from error
     if step != "best":
         raise UserError(f"{source} is not a run, and has no steps; remove step={step!r}.")
     return _read_converted(folder, name)
-
-
-def _convert(source: str) -> epath.Path:
-    """Returns the converted folder of a published model, or of a tower of an installed package."""
-    if (tower := locate_tower("source", source)) != source:
-        return epath.Path(tower)
-    # It imports readers of other formats, which no other folder needs.
-    from xmodal.pretrained.converters import NotPublishedError, convert_published
-
-    try:
-        return convert_published(source)
-    except NotPublishedError as error:
-        if epath.Path(source).exists() and not epath.Path(source).is_dir():
-            raise  # A file is nothing else.
-        raise UserError(
-            f"{source} is not a run of xmodal.main (config.json), a folder of xmodal convert "
-            "(model.json, tower.json) or a bundle of xmodal export (bundle.json), nor does it open "
-            f"as a published CLIP or SigLIP: {error}"
-        ) from error
 
 
 def _read_run(run: str, step: int | str) -> Stored:

@@ -65,9 +65,8 @@ class OnnxModel:
         return self._run("image")({"image": np.asarray(images)})
 
     def _open(self, modality: str) -> Any:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        session = onnxruntime.InferenceSession(self._folder / f"{modality}.onnx", options)
+        onnxruntime.set_default_logger_severity(3)
+        session = onnxruntime.InferenceSession(self._folder / f"{modality}.onnx")
         return lambda columns: session.run(["vectors"], columns)[0]
 
 

@@ -4,30 +4,27 @@ The names are the tables of the converters, the values of the files in published
 """
 
 import collections
+import dataclasses
+import pathlib
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
-import tokenizers
-from tokenizers import normalizers
 
 from xmodal.api.model_sources import Stored
 from xmodal.core.errors import UserError
 from xmodal.data.text.text_config import TextConfig
 from xmodal.data.text.tokenizer_files import TokenizerFile, vocabulary_file
+from xmodal.data.text.tokenizers import make_tokenizer
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained import blip, vilt
 from xmodal.pretrained.bert_weights import EPSILON, HUGGING_FACE
 from xmodal.pretrained.clip_layouts import find_layout
-from xmodal.pretrained.clip_settings import ACTIVATIONS, FILTERS, pixel_settings
+from xmodal.pretrained.clip_settings import ACTIVATIONS, pixel_settings
 from xmodal.pretrained.layer_rules import Table, nest, with_axes
-from xmodal.pretrained.vit_weights import TABLE as VIT
 
-_TEMPLATES = tomllib.loads(
-    resources.files("xmodal.api").joinpath("published_layouts.toml").read_text()
-)
+_TEMPLATES = tomllib.loads(pathlib.Path(__file__).with_suffix(".toml").read_text())
 LIBRARIES = {"open_clip": "open_clip_model.safetensors", "transformers": "model.safetensors"}
 """Library -> name of the file of a model's arrays."""
 # Encoders of images and of texts, cross-encoder, similarity -> kind of model.
@@ -48,12 +45,12 @@ class Layout(NamedTuple):
 
     Attributes:
       kind: the converter that reads it, a key of `CONVERTERS`.
-      tables: part of the model -> paths of our arrays -> their names.
+      table: paths of our arrays, such as `image/encoder/norm`, -> their names.
       files: files by name but for the weights: contents, or values for JSON.
     """
 
     kind: str
-    tables: Mapping[str, Table]
+    table: Table
     files: Mapping[str, Any]
 
 
@@ -82,40 +79,34 @@ def find_layout_of(stored: Stored, library: str) -> Layout:
         if library == "open_clip" and facts["text.vocab_size"] != _OPEN_CLIP_TOKENS:
             texts = files["open_clip_config.json"]["model_cfg"]["text_cfg"]
             texts["hf_tokenizer_name"] = "local"  # The folder's own.
-    return Layout(kind.removesuffix("_resnet"), _find_tables(kind, library, facts), files)
+    tables = _find_tables(kind, library, facts)
+    table = {f"{part}/{path}": x for part, own in tables.items() for path, x in own.items()}
+    return Layout(kind.removesuffix("_resnet"), table, files)
 
 
 def _find_facts(stored: Stored, kind: str) -> dict[str, Any]:
     """Returns what the templates name: settings of encoders, inputs and the cross-encoder."""
-    model, facts = make_dual_encoder(stored.section), dict[str, Any]()
-    found: dict[str, Any] = {
-        name: tower.module.encoder.config for name, tower in model.towers.items()
-    }
-    if kind == "vilt" and model.cross_encoder is not None:
+    model: Any = make_dual_encoder(stored.section)
+    found: dict[str, Any] = {"images": stored.images, "texts": stored.texts and stored.texts[0]}
+    if kind == "vilt":
         found["pair"] = model.cross_encoder.module.config
-    found["images"], found["texts"] = stored.images, stored.texts and stored.texts[0]
-    for name, config in found.items():
-        facts |= {f"{name}.{key}": value for key, value in vars(config).items()} if config else {}
+    found = {name: vars(config) for name, config in found.items() if config}
     acts = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
-    for name in model.towers:
+    for name, tower in model.towers.items():
         section, usual = stored.section[name], {"activation": "gelu", "epsilon": EPSILON}
-        own: dict[str, Any] = collections.defaultdict(int, usual | vars(found[name]))
+        own = collections.defaultdict(int, usual | vars(tower.module.encoder.config))
         rows, width, heads = own["vocab_size"], own["width"] or 1, own["heads"] or 1
-        more = {
+        found[name] = own | {
             "act": acts[own["activation"]], "quick": own["activation"] == "quick_gelu",
             "head_width": width // heads, "mlp_ratio": own["mlp_dim"] / width,
             "projection": (section.get("projection") or {}).get("width", 0),
             "last": rows - 1, "before_last": rows - 2, "marked_size": rows + blip.NEW_TOKENS,
             **{head: section["head"]["name"] == head for head in ("cls", "mean")},
         }  # fmt: skip
-        facts |= {f"{name}.{key}": value for key, value in (own | more).items()}
     if stored.images is not None and kind != "vilt":
-        pixels = pixel_settings(stored.images, facts["image.normalization"])
-        pixels["resample"] = {name: n for n, name in FILTERS.items()}[pixels["filter"]]
-        pixels["square"] = [stored.images.size] * 2
-        pixels["processor"] = _PROCESSORS.get(kind, "SiglipImageProcessor")
-        facts |= {f"pixels.{key}": value for key, value in pixels.items()}
-    return facts
+        found["pixels"] = pixel_settings(stored.images, found["image"]["normalization"])
+        found["pixels"]["processor"] = _PROCESSORS.get(kind, "SiglipImageProcessor")
+    return {f"{name}.{key}": x for name, values in found.items() for key, x in values.items()}
 
 
 def _fill(template: Any, facts: Mapping[str, Any]) -> Any:
@@ -129,11 +120,12 @@ def _find_tables(kind: str, library: str, facts: Mapping[str, Any]) -> dict[str,
     if kind == "bert":
         return {"text": nest("encoder/", "", HUGGING_FACE)}
     if kind == "vit":
-        return {"image": VIT}
+        return {"image": vilt.VIT}
     if kind == "blip":
         return blip.transformers_tables(facts["text.depth"])
     if kind == "vilt":
         return vilt.transformers_tables(facts["pair.depth"], facts["image.patch"])
+    # By these names, the converter knows the layout.
     names = ["vision_model.embeddings.position_embedding.weight"]
     names += ["visual_projection.weight"] if kind == "clip" else []
     if library == "open_clip":
@@ -145,13 +137,10 @@ def _find_tables(kind: str, library: str, facts: Mapping[str, Any]) -> dict[str,
             for unit in range(units)
         ]
     layout = find_layout(dict.fromkeys(names, np.zeros(())))
-    towers, numbers = dict(layout.towers), dict[str, Any](layout.parameters)
-    if kind == "siglip":
-        return towers | {"similarity": {key: with_axes(name) for key, name in numbers.items()}}
-    if kind == "clip":  # The table of an image tower has SigLIP's head, too.
-        image = towers["image"].items()
-        towers["image"] = {path: rule for path, rule in image if not path.startswith("head/")}
-    return towers | {"similarity": {"log_scale": numbers["log_scale"]}}
+    numbers: dict[str, Any] = {key: with_axes(name) for key, name in layout.parameters.items()}
+    if kind != "siglip":
+        numbers = {"log_scale": layout.parameters["log_scale"]}
+    return {**layout.towers, "similarity": numbers}
 
 
 def layout_tokenizer(config: TextConfig, file: TokenizerFile) -> dict[str, Any]:
@@ -170,14 +159,10 @@ def layout_tokenizer(config: TextConfig, file: TokenizerFile) -> dict[str, Any]:
         )
     settings = _fill(templates[kind], {f"texts.{key}": x for key, x in vars(config).items()})
     files, ids = {"tokenizer_config.json": settings}, {token: n for n, token in enumerate(file)}
-    if kind == "wordpiece":
-        fast = tokenizers.BertWordPieceTokenizer(ids, lowercase=True)
-        return files | {"vocab.txt": file.content, "tokenizer.json": fast.to_str().encode()}
     if kind == "bpe":
         return files | {"merges.txt": file.content, "vocab.json": ids}
     if kind == "sentencepiece":
         return files | {"spiece.model": file.content}
-    fast = tokenizers.Tokenizer.from_str(file.content.decode("utf-8-sig"))
-    own = [fast.normalizer] if fast.normalizer else []
-    fast.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
-    return files | {"tokenizer.json": fast.to_str().encode()}
+    files |= {"vocab.txt": file.content} if kind == "wordpiece" else {}
+    plain = dataclasses.replace(config, separators="", max_words=0)
+    return files | {"tokenizer.json": str(make_tokenizer(plain, file).as_json()).encode()}

@@ -5,27 +5,21 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping
-from typing import Any
 
-import jax
 import numpy as np
 from etils import epath
 
-from xmodal.api.exporting import compare_models
+from xmodal.api.exporting import compare_models, in_float32
 from xmodal.api.model_sources import Stored, make_model, read_folder
 from xmodal.api.published_layouts import LIBRARIES, Layout, find_layout_of
 from xmodal.core.errors import UserError
 from xmodal.core.files import new_folder
-from xmodal.core.mesh import make_mesh
 from xmodal.core.tree_paths import leaves_by_path
 from xmodal.models import make_dual_encoder
 from xmodal.pretrained.converters import convert
 from xmodal.pretrained.folder import MODALITIES, check_new, save_folder
-from xmodal.pretrained.layer_rules import give_all, nest
+from xmodal.pretrained.layer_rules import give_all
 from xmodal.pretrained.weight_files import write_safetensors
-
-_POOLED = ("cls", "mean")  # Heads of sentence-transformers.
 
 
 def export_published(
@@ -52,7 +46,7 @@ def export_published(
         raise UserError(f"{source} has no {tower} tower.")
     if tower or len(given) == 1:
         stored = _take_tower(stored, tower or given[0])
-    stored = dataclasses.replace(stored, section=_in_float32(stored.section))
+    stored = in_float32(stored)
     layout = find_layout_of(stored, library)
     arrays = _rename(stored, layout)
     with new_folder(output) as temporary:
@@ -71,11 +65,10 @@ def export_published(
 def _take_tower(stored: Stored, modality: str) -> Stored:
     """Returns the encoder of a tower, with the pooling of a sentence encoder."""
     section = stored.section[modality]
-    head = {"name": "cls"}
-    if modality == "text" and not section.get("projection") and section["head"]["name"] in _POOLED:
+    head = {"name": "mean" if modality == "image" else "cls"}  # As converted.
+    is_pooled = section["head"]["name"] in ("cls", "mean")  # As by sentence-transformers.
+    if modality == "text" and is_pooled and not section.get("projection"):
         head = dict(section["head"])
-    else:
-        print(f"The {modality} encoder is exported, without head and projection.")
     parts = {modality: {"encoder": section["encoder"], "head": head}}
     return dataclasses.replace(
         stored,
@@ -87,30 +80,21 @@ def _take_tower(stored: Stored, modality: str) -> Stored:
     )
 
 
-def _in_float32(section: Any) -> Any:
-    """Returns a section whose parts compute in float32, as the libraries do."""
-    if not isinstance(section, Mapping):
-        return section
-    return {k: "float32" if k == "dtype" else _in_float32(x) for k, x in section.items()}
-
-
 def _rename(stored: Stored, layout: Layout) -> dict[str, np.ndarray]:
     """Returns the arrays of the published model."""
-    rules = [nest(f"{part}/", "", own).items() for part, own in layout.tables.items()]
-    table = {path: rule for own in rules for path, rule in own}
-    similarity = make_dual_encoder(stored.section).similarity.config
-    numbers = {"log_scale": -math.log(similarity.temperature), "bias": similarity.bias or 0.0}
-    arrays = {f"similarity/{name}": np.asarray(x, np.float32) for name, x in numbers.items()}
-    if not numbers["bias"] and "similarity/bias" not in table:
-        del arrays["similarity/bias"]
+    config = make_dual_encoder(stored.section).similarity.config
+    arrays = {"similarity/log_scale": np.float32(-math.log(config.temperature))}
+    if config.bias or "similarity/bias" in layout.table:
+        arrays["similarity/bias"] = np.float32(config.bias or 0)
     states = [{name: tree} for name, state in stored.model_state.items() for tree in state.values()]
     for tree in (stored.params, *states):
-        arrays |= {path: np.asarray(array) for path, array in leaves_by_path(tree).items()}
-    arrays = {n: array for n, array in arrays.items() if n.partition("/")[0] in layout.tables}
-    needed, found = ({"/".join(n.split("/")[:2]) for n in names} for names in (table, arrays))
-    if missing := needed - found:
-        raise UserError(f"A {layout.kind} has {min(missing)}, which {stored.source['name']} lacks.")
-    return give_all(arrays, table)
+        arrays |= leaves_by_path(tree)
+    parts = {path.partition("/")[0] for path in layout.table}
+    arrays = {path: np.asarray(x) for path, x in arrays.items() if path.partition("/")[0] in parts}
+    for path in layout.table:
+        if "/projection" in path and not any(name.startswith(path) for name in arrays):
+            raise UserError(f"A {layout.kind} has {path}, which {stored.source['name']} lacks.")
+    return give_all(arrays, layout.table)
 
 
 def _check(stored: Stored, folder: epath.Path, kind: str) -> None:
@@ -123,10 +107,5 @@ def _check(stored: Stored, folder: epath.Path, kind: str) -> None:
     edges = [f"{x.size} of {round(x.size / x.eval_crop)} pixels" for x in both if not x.patch]
     if len({*edges}) > 1:
         raise UserError(f"its image processor takes {edges[1]}, not {edges[0]}.")
-    section = dict(found.section)
-    if found.source["kind"] == "tower":  # Published without a head.
-        (modality,) = found.params
-        section[modality] = {**section[modality], "head": stored.section[modality]["head"]}
-    found = dataclasses.replace(found, section=section, images=stored.images, texts=stored.texts)
-    model = make_model(found, make_mesh(jax.local_devices()))
-    compare_models(stored, model, "folder")
+    found = dataclasses.replace(found, images=stored.images, texts=stored.texts)
+    compare_models(stored, make_model(found), "folder")

@@ -61,18 +61,11 @@ def main() -> None:
         except re.error as error:
             raise UserError(f"--{name} has no regular expression: {error}.") from error
     check_new(args.output)
-    reports: list[str] = []
     source = (args.model or args.tower, args.source, args.variant, args.vocabulary)
-    try:
-        made = convert(*source, concepts=args.concepts, **allowed, show=reports.append)
-        save_folder(args.output, *made)
-        section = made[1].section()
-    except UserError:
-        print(*reports, sep="\n", end="")  # There is no folder that keeps them.
-        raise
+    made = convert(*source, concepts=args.concepts, **allowed)
+    save_folder(args.output, *made)
     size = sum(array.nbytes for array in made[0].values()) / 2**20
-    count = len(made[2].loaded)
-    print(f"{args.output}: {count} arrays, {size:.1f} MiB; report.txt lists them; {section}")
+    print(f"{args.output}: {len(made[0])} arrays, {size:.1f} MiB; report.txt lists them")
     for note in made[2].notes:
         print(f"Note: {note}")
 

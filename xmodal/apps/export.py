@@ -11,54 +11,13 @@ processor. All of them match the model to 1e-5. A folder of ONNX needs no JAX an
 1e-4: README.md has the preprocessing, search.py answers queries over an index.
 """
 
-import argparse
+from typing import Any
 
-from etils import epath
-
-from xmodal.api.bundles import CARD, KNOWN_PLATFORMS, PLATFORMS
+from xmodal.api.bundles import KNOWN_PLATFORMS, PLATFORMS
 from xmodal.apps.arguments import add_texts, make_parser, name_list, require_extra
 from xmodal.core import console
 
-
-def _bundle(args: argparse.Namespace) -> None:
-    from xmodal.api.exporting import export_model
-
-    card = export_model(
-        args.model,
-        args.output,
-        step=args.step,
-        platforms=args.platforms,
-        embeddings_only=args.embeddings_only,
-    )
-    names = [CARD, *card.files()]
-    size = sum((epath.Path(args.output) / name).stat().length for name in names) / 2**20
-    print(f"{args.output}: {len(names)} files, {size:.1f} MiB, for {', '.join(card.platforms)}")
-
-
-def _onnx(args: argparse.Namespace) -> None:
-    require_extra("onnx", "jax2onnx", "onnxruntime")
-    from xmodal.api.onnx_export import export_onnx
-
-    given = {"step": args.step, "embeddings_only": args.embeddings_only}
-    export_onnx(args.model, args.output, **given)
-    print(f"{args.output}: a model of ONNX; its README.md has the preprocessing")
-
-
-def _published(args: argparse.Namespace) -> None:
-    from xmodal.api.publishing import export_published
-
-    given = {"library": args.format, "step": args.step, "tower": args.tower}
-    export_published(args.model, args.output, **given)
-    print(f"{args.output}: a model of {args.format}")
-
-
-FORMATS = {
-    "bundle": _bundle,
-    "onnx": _onnx,
-    "open_clip": _published,
-    "transformers": _published,
-}
-"""Name of a format -> function that writes it."""
+_FORMATS = ("bundle", "onnx", "open_clip", "transformers")
 
 
 @console.readable_errors()
@@ -67,7 +26,7 @@ def main() -> None:
     parser = make_parser("export", "Exports a model for use without flax, or in another library.")
     parser.add_argument("model", help="a run, or a folder of weights")
     parser.add_argument("--output", required=True, help="the new folder")
-    parser.add_argument("--format", default="bundle", choices=FORMATS)
+    parser.add_argument("--format", default="bundle", choices=_FORMATS)
     parser.add_argument("--step", default="best", help="a run's step: a number, best or latest")
     parser.add_argument(
         "--tower", default="", choices=("image", "text"), help="one encoder, for transformers"
@@ -86,7 +45,22 @@ def main() -> None:
     push, of_card = "OWNER/NAME on the Hub to upload the folder to", "for its card, as apache-2.0"
     add_texts(parser, push_to_hub=push, license=of_card)
     args = parser.parse_args()
-    FORMATS[args.format](args)
+    given: dict[str, Any] = {"step": args.step}
+    if args.format == "bundle":
+        from xmodal.api.exporting import export_model as write
+
+        given |= {"platforms": args.platforms, "embeddings_only": args.embeddings_only}
+    elif args.format == "onnx":
+        require_extra("onnx", "jax2onnx", "onnxruntime")
+        from xmodal.api.onnx_export import export_onnx as write
+
+        given |= {"embeddings_only": args.embeddings_only}
+    else:
+        from xmodal.api.publishing import export_published as write
+
+        given |= {"library": args.format, "tower": args.tower}
+    write(args.model, args.output, **given)
+    print(f"{args.output}: {args.format} of {args.model}")
     if args.push_to_hub:
         from xmodal.apps.hub_upload import push_to_hub
 

@@ -35,31 +35,29 @@ def push_to_hub(folder: str | os.PathLike, repository: str, *, license: str | No
     has_images = any((root / file).exists() for file in _OF_IMAGES)
     tag = "zero-shot-image-classification" if has_images else "sentence-similarity"
     named = {"license": license, "library_name": library, "pipeline_tag": tag, "model_name": name}
-    metrics = _list_metrics(root)
+    metrics = _list_metrics(root / CARD) if library == "xmodal" else []
     with explained(repository) as hub:
         results = [hub.EvalResult(**each) for each in metrics] or None
         data = hub.ModelCardData(**named, tags=["xmodal"], eval_results=results)
         text, readme = f"# {name}\n\nMade with xmodal.\n", root / "README.md"
         if library == "xmodal":
             text += f'\n```python\nmodel = xmodal.load("hf://{repository}")\n```\n'
-        text = hub.ModelCard.load(readme).text if readme.exists() else text
-        readme.write_text(f"---\n{data.to_yaml()}\n---\n{text}", encoding="utf-8")
+        if not readme.exists():
+            readme.write_text(text, encoding="utf-8")
+        hub.metadata_save(readme, data.to_dict())
         api = hub.HfApi(library_name="xmodal")
         api.create_repo(repository, exist_ok=True)
         return api.upload_folder(repo_id=repository, folder_path=root).commit_url
 
 
-def _list_metrics(folder: pathlib.Path) -> list[dict[str, Any]]:
+def _list_metrics(card: pathlib.Path) -> list[dict[str, Any]]:
     """The arguments of `EvalResult` for every metric of a bundle that is defined."""
-    if not (card := epath.Path(folder / CARD)).exists():
-        return []
-    source, found = read_json(card, "export again.")["source"], list[dict[str, Any]]()
+    source, found = read_json(epath.Path(card), "export again.")["source"], list[dict[str, Any]]()
     numbers = {tag: x for tag, x in source.get("metrics", {}).items() if x is not None}
-    datasets = source.get("datasets", {})
-    for tag in choose_metrics({"": numbers}, ["*"], at_least=0):
+    for tag in choose_metrics({"": numbers}, ["*"], at_least=1) if numbers else ():
         evaluator = tag.partition("/")[0]
-        dataset, value = datasets.get(evaluator, evaluator), round(numbers[tag], 4)
+        dataset = source.get("datasets", {}).get(evaluator, evaluator)
         data = {"dataset_type": dataset, "dataset_name": dataset, "metric_name": tag}
-        metric = {"metric_type": tag.rpartition("/")[2], "metric_value": value}
+        metric = {"metric_type": tag.rpartition("/")[2], "metric_value": round(numbers[tag], 4)}
         found.append({"task_type": "retrieval", **data, **metric})
     return found

@@ -10,7 +10,6 @@ from typing import Any
 
 from xmodal.core.errors import UserError
 
-PREFIX = "hf://"
 _NAME = re.compile(r"hf://(?P<id>[^/@]+/[^/@]+)(@(?P<revision>[^/]+))?(/(?P<path>.+?))?/?")
 _COPIES = ["*.bin", "*.pt", "*.pth", "*.ckpt", "*.h5", "*.msgpack", "*.ot", "*.tflite", "*.onnx*"]
 _BESIDE = ("*.json", "*.txt", "*.model")  # Small files beside a folder or file of weights.
@@ -27,8 +26,6 @@ def explained(place: str) -> Iterator[Any]:
         import huggingface_hub
 
         yield huggingface_hub
-    except UserError:
-        raise
     except ModuleNotFoundError as error:
         raise UserError(f'{place} needs {error.name}: pip install "xmodal[hub]".') from error
     except Exception as error:  # The libraries raise errors of many types.
@@ -52,7 +49,7 @@ def locate(place: str, kind: str = "model") -> str:
         folder or file in the repository) if needed.
       kind: "model" or "dataset".
     """
-    if not place.startswith(PREFIX):
+    if not place.startswith("hf://"):
         return place
     if (matched := _NAME.fullmatch(place)) is None:
         raise UserError(f"{place} is not hf://OWNER/NAME, hf://OWNER/NAME@REVISION or either/PATH.")

@@ -5,22 +5,19 @@ pretrained `model_base.pth`. The momentum copies, the queues and the decoder of 
 part of the model.
 """
 
-import math
-
 import numpy as np
 
 from xmodal.pretrained.bert_weights import HUGGING_FACE, bert_sizes
-from xmodal.pretrained.clip_layouts import TRANSFORMERS_LAYER
+from xmodal.pretrained.clip_layouts import TIMM_IMAGE, TRANSFORMERS_IMAGE
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import (
     ATTENTION,
-    TIMM_LAYER,
     Arrays,
     Table,
     Taken,
     find_prefix,
-    name_of,
     nest,
+    patch_sizes,
     split,
     transformer_sizes,
     with_axes,
@@ -50,18 +47,13 @@ NEW_TOKENS = 2
 """Rows of [DEC] and [ENC] after those of BERT's own tokens."""
 # The names of the image tower by publisher: the authors', which are timm's, and transformers'.
 _TIMM: Table = {
-    "encoder/patches": "visual_encoder.patch_embed.proj",
+    **nest("", "visual_encoder.", TIMM_IMAGE),
     "encoder/class_token": "visual_encoder.cls_token",
-    "encoder/position_embeddings": "visual_encoder.pos_embed",
-    "encoder/norm": "visual_encoder.norm",
-    **nest("encoder/layers/", "visual_encoder.blocks.{}.", TIMM_LAYER),
 }
 _TRANSFORMERS: Table = {
-    "encoder/patches": "vision_model.embeddings.patch_embedding",
+    **nest("", "vision_model.", TRANSFORMERS_IMAGE),
     "encoder/class_token": with_axes("vision_model.embeddings.class_embedding", 2),
     "encoder/position_embeddings": with_axes("vision_model.embeddings.position_embedding"),
-    "encoder/norm": "vision_model.post_layernorm",
-    **nest("encoder/layers/", "vision_model.encoder.layers.{}.", TRANSFORMERS_LAYER),
     **nest("encoder/layers/", "vision_model.encoder.layers.{}.", split("self_attn.qkv")),
     "encoder/layers/attention_output": "vision_model.encoder.layers.{}.self_attn.projection",
 }
@@ -108,9 +100,7 @@ def _describe_image(arrays: Arrays, start: str) -> PublishedTower:
     is_timm = f"{start}{_TIMM['encoder/class_token']}" in arrays
     table = nest("", start, _TIMM if is_timm else _TRANSFORMERS)
     table["projection"] = f"{start}vision_proj"
-    *_, patch = arrays[f"{table['encoder/patches']}.weight"].shape
-    _, tokens, _ = arrays[name_of(table["encoder/position_embeddings"])].shape
-    grid = math.isqrt(tokens - 1)
+    patch, size = patch_sizes(arrays, table, "encoder/")
     encoder = {
         "name": "vit",
         "patch": patch,
@@ -119,7 +109,7 @@ def _describe_image(arrays: Arrays, start: str) -> PublishedTower:
         "position_resize": "torch_bicubic",
         "normalization": "clip",
     }
-    pixels = {"size": grid * patch, "eval_transform": "squash", "eval_crop": 1.0}
+    pixels = {"size": size, "eval_transform": "squash", "eval_crop": 1.0}
     projection = {"width": arrays[f"{start}vision_proj.weight"].shape[0]}
     description = Description(encoder, {"name": "cls"}, pixels, projection=projection)
     return PublishedTower(description, table)

@@ -79,15 +79,14 @@ def _decide(settings: ClipSettings, variant: str, variants: tuple[str, ...]) -> 
     chosen = _BY_SIDE.get(variant, dict.fromkeys(MODALITIES, variant))
     if not known and not variant:
         raise UserError(
-            "nothing in it names the activation that it was trained with, and a wrong one costs "
-            f"accuracy in silence: use --variant={' or --variant='.join(variants)}, as its "
-            "publisher says, or put its config file beside it (open_clip_config.json or "
-            "config.json)."
+            "nothing in it names the activation that it was trained with: use xmodal convert with "
+            f"--variant={' or --variant='.join(variants)}, as its publisher says, or put its "
+            "open_clip_config.json or config.json beside it."
         )
     if known and variant and chosen != known:
         trained = " and ".join(dict.fromkeys(known.values()))
         raise UserError(
-            f"by its {settings.file}, it was trained with {trained}, not with --variant={variant}; "
+            f"by its own files, it was trained with {trained}, not with --variant={variant}; "
             "leave --variant out."
         )
     return dict(known or chosen)

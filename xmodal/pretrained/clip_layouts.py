@@ -61,7 +61,7 @@ _OPENAI_RESNET: Table = {
     "head/output": "attnpool.c_proj",
     "head/position_embeddings": "attnpool.positional_embedding",
 }
-_TIMM_IMAGE: Table = {
+TIMM_IMAGE: Table = {
     "encoder/patches": "patch_embed.proj",
     "encoder/position_embeddings": "pos_embed",
     **nest("encoder/layers/", "blocks.{}.", TIMM_LAYER),
@@ -74,7 +74,7 @@ _TIMM_IMAGE: Table = {
     "head/mlp_hidden": "attn_pool.mlp.fc1",
     "head/mlp_output": "attn_pool.mlp.fc2",
 }
-TRANSFORMERS_LAYER: Table = {
+_TRANSFORMERS_LAYER: Table = {
     "attention_norm": "layer_norm1",
     **{part: f"self_attn.{part[0]}_proj" for part in ATTENTION},
     "attention_output": "self_attn.out_proj",
@@ -82,12 +82,12 @@ TRANSFORMERS_LAYER: Table = {
     "mlp_hidden": "mlp.fc1",
     "mlp_output": "mlp.fc2",
 }
-_TRANSFORMERS_IMAGE: Table = {
+TRANSFORMERS_IMAGE: Table = {
     "encoder/patches": "embeddings.patch_embedding",
     "encoder/class_token": "embeddings.class_embedding",
     "encoder/position_embeddings": "embeddings.position_embedding.weight",
     "encoder/before_norm": "pre_layrnorm",  # The authors' spelling.
-    **nest("encoder/layers/", "encoder.layers.{}.", TRANSFORMERS_LAYER),
+    **nest("encoder/layers/", "encoder.layers.{}.", _TRANSFORMERS_LAYER),
     "encoder/norm": "post_layernorm",
     "head/probe": with_axes("head.probe", 2),
     **nest("head/", "", split("head.attention.in_proj_")),
@@ -99,7 +99,7 @@ _TRANSFORMERS_IMAGE: Table = {
 _TRANSFORMERS_TEXT: Table = {
     "encoder/word_embeddings": "embeddings.token_embedding.weight",
     "encoder/position_embeddings": "embeddings.position_embedding.weight",
-    **nest("encoder/layers/", "encoder.layers.{}.", TRANSFORMERS_LAYER),
+    **nest("encoder/layers/", "encoder.layers.{}.", _TRANSFORMERS_LAYER),
     "encoder/norm": "final_layer_norm",
     "projection": "head",
 }
@@ -130,11 +130,11 @@ _FLAX_TEXT: Table = {
 # The kind of a layout, an array that only this layout has, the start and the table of the image
 # tower, and those of the text tower.
 _LAYOUTS: tuple[tuple[str, str, str, Table, str, Table], ...] = (
-    ("timm", "visual.trunk.pos_embed", "visual.trunk.", _TIMM_IMAGE, "", _OPENAI_TEXT),
+    ("timm", "visual.trunk.pos_embed", "visual.trunk.", TIMM_IMAGE, "", _OPENAI_TEXT),
     ("openai", "visual.class_embedding", "visual.", _OPENAI_VIT, "", _OPENAI_TEXT),
     ("openai", "visual.attnpool.c_proj.weight", "visual.", _OPENAI_RESNET, "", _OPENAI_TEXT),
     ("transformers", "vision_model.embeddings.position_embedding.weight", "vision_model.",
-     _TRANSFORMERS_IMAGE, "text_model.", _TRANSFORMERS_TEXT),
+     TRANSFORMERS_IMAGE, "text_model.", _TRANSFORMERS_TEXT),
     ("big_vision", "img/pos_embedding", "img/", _FLAX_IMAGE, "txt/", _FLAX_TEXT),
 )  # fmt: skip
 
@@ -166,7 +166,7 @@ class ClipLayout(NamedTuple):
         """
         modality, _, path = name.partition("/")
         taken = find(self.arrays, self.towers[modality], path)
-        first = taken.apply(np.asarray(self.arrays[taken.name.format(0)]))
+        first = taken.change(np.asarray(self.arrays[taken.name.format(0)]))
         if "{}" in taken.name:
             return count_layers(self.arrays, taken.name), *first.shape
         return first.shape

@@ -1,7 +1,7 @@
 """Settings of a CLIP or SigLIP that its arrays do not show, from the config files beside it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +21,6 @@ _RECIPES = {
     ("squash", "bilinear"): "squash_bilinear",
 }
 """(how an image becomes a square, filter) -> `config.data.image.eval_transform`."""
-# The counterpart of big_vision's resizing without antialiasing is only the nearest.
-_NEAREST = {"big_vision": ("squash", "bilinear")}
 _NORMALIZATIONS = {
     (pixels.CLIP_MEAN, pixels.CLIP_STD): "clip",
     ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)): "inception",
@@ -30,8 +28,7 @@ _NORMALIZATIONS = {
 }
 ACTIVATIONS = {"quick_gelu": "quick_gelu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
 """Activations of transformers -> ours."""
-FILTERS = {2: "bilinear", 3: "bicubic"}
-"""PIL's numbers of filters."""
+_FILTERS = {2: "bilinear", 3: "bicubic"}  # PIL's numbers.
 # Values of open_clip's config that arrays do not show, and with which the encoders equal its own.
 _SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "final_ln_after_pool": (False,),
@@ -54,7 +51,6 @@ class ClipSettings(NamedTuple):
       recipe: `config.data.image.eval_transform`.
       normalization: normalization of the pixels.
       size: side of the images; None if only the arrays say so.
-      file: the file that says so; "" if there is none.
       crop: side of the images by the shorter side before the crop.
     """
 
@@ -64,7 +60,6 @@ class ClipSettings(NamedTuple):
     recipe: str
     normalization: str
     size: int | None = None
-    file: str = ""
     crop: float = 1.0
 
 
@@ -77,9 +72,9 @@ def read_settings(source: WeightSource, kind: str, usual: ClipSettings) -> ClipS
       usual: values that the file may leave out; activations and heads only that of transformers.
     """
     if kind == "transformers":
-        return _transformers(source.files, usual)
+        return read_transformers(source.files, usual)
     if kind == "big_vision":
-        return usual._replace(heads={}, recipe="big_vision", file="format of big_vision")
+        return usual._replace(heads={}, recipe="big_vision")
     settings = usual._replace(activations={}, heads={})
     if (config := source.files.get("open_clip_config.json")) is not None:
         settings = _open_clip(config, usual)
@@ -87,46 +82,37 @@ def read_settings(source: WeightSource, kind: str, usual: ClipSettings) -> ClipS
         settings = settings._replace(activations={})
     elif any(re.match(ARCHIVE, name) for name in source.arrays):
         # All archives of OpenAI were trained with quick_gelu.
-        settings = settings._replace(activations=usual.activations, file="archive of OpenAI")
+        settings = settings._replace(activations=usual.activations)
     return settings
 
 
-def read_vit_settings(files: Mapping[str, Any]) -> ClipSettings:
-    """Returns the settings of a ViT of transformers, with `image` alone."""
-    config = files.get("config.json", {})
-    if (kind := config.get("model_type")) != "vit":
-        raise UserError(f"it needs the config.json with the model_type 'vit', not {kind!r}.")
-    usual = ClipSettings(
-        {"image": "gelu"}, {"image": 12}, {"image": 1e-12}, "squash_bilinear", "inception"
-    )
-    return _with_config(files, {"image": config}, usual)
+def read_transformers(
+    files: Mapping[str, Any], usual: ClipSettings, known: tuple[str, ...] = ("clip", "siglip")
+) -> ClipSettings:
+    """Returns the settings in the config of transformers and in that of the image processor.
 
-
-def _transformers(files: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:
+    Args:
+      files: the files beside the weights.
+      usual: values that they may leave out; of a ViT, with `image` alone.
+      known: the model_type, "vit" or others.
+    """
     config = files.get("config.json", {})
-    if (kind := config.get("model_type")) not in ("clip", "siglip"):
+    if (kind := config.get("model_type")) not in known:
         raise UserError(
             "it needs the config.json that says its activation and its number of heads, with the "
-            f"model_type 'clip' or 'siglip', not {kind!r}. NaFlex is not supported."
+            f"model_type {' or '.join(map(repr, known))}, not {kind!r}. NaFlex is not supported."
         )
     # In old files, a second section overrides the first.
     parts = {
         modality: {**config.get(name, {}), **(config.get(f"{name}_dict") or {})}
         for modality, name in (("image", "vision_config"), ("text", "text_config"))
     }
-    return _with_config(files, parts, usual)
-
-
-def _with_config(
-    files: Mapping[str, Any], parts: Mapping[str, Mapping[str, Any]], usual: ClipSettings
-) -> ClipSettings:
-    """Returns the settings in the sections of both modalities, and of the image processor."""
+    parts = {"image": config} if kind == "vit" else parts
     activations, file = dict(usual.activations), "config.json"
     for modality, part in parts.items():
         if "hidden_act" in part:
             activations[modality] = _known(file, "hidden_act", part["hidden_act"], ACTIVATIONS)
     settings = usual._replace(
-        file=file,
         activations=activations,
         heads={s: part.get("num_attention_heads", usual.heads[s]) for s, part in parts.items()},
         epsilon={s: part.get("layer_norm_eps", usual.epsilon[s]) for s, part in parts.items()},
@@ -152,7 +138,7 @@ def _with_pixels(settings: ClipSettings, config: Mapping[str, Any], file: str) -
     if len(sizes) > 1 or len(edges) > 1:
         raise UserError(f"its {file} has size={size} and crop_size={crop}, but needs one size.")
     resample = config.get("resample", 3)
-    recipe = (mode, FILTERS.get(resample, str(resample)))
+    recipe = (mode, _FILTERS.get(resample, str(resample)))
     side = min(sizes, default=None)
     settings = settings._replace(size=side, crop=side / min(edges) if cropped and edges else 1.0)
     return _processed(settings, file, recipe, config.get("image_mean"), config.get("image_std"))
@@ -163,11 +149,8 @@ def _open_clip(config: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:
     image, text = model.get("vision_cfg", {}), model.get("text_cfg", {})
     for section in (image, text):
         for key, values in _SUPPORTED.items():
-            if key in section and section[key] not in values:
-                raise UserError(
-                    f"its {file} has {key}={section[key]!r}, which is not supported; known: "
-                    f"{', '.join(map(repr, values))}."
-                )
+            if key in section:
+                _check_known(file, key, section[key], values)
     activation = "quick_gelu" if model.get("quick_gelu") else "gelu"
     heads = {"text": text["heads"]} if "heads" in text else {}
     if "width" in image and not isinstance(image.get("layers"), list):  # A list is a ResNet's.
@@ -180,7 +163,6 @@ def _open_clip(config: Mapping[str, Any], usual: ClipSettings) -> ClipSettings:
         activations[modality] = "gelu_tanh" if is_tanh else activation
         epsilons[modality] = (part.get("norm_kwargs") or {}).get("eps", usual.epsilon[modality])
     settings = usual._replace(
-        file=file,
         activations=activations,
         heads=heads,
         epsilon=epsilons,
@@ -211,19 +193,28 @@ def pixel_settings(images: ImageConfig, normalization: str) -> dict[str, Any]:
     """Returns how an evaluation crop is made, in words that publishers share.
 
     Returns:
-      `mode` ("shortest" or "squash"), `filter`, `mean`, `std`, and `edge`, the shorter side before
-      the crop.
+      `mode` ("shortest" or "squash"), `filter`, its number `resample`, `mean`, `std`, `edge`, the
+      shorter side before the crop, and `square`, the sides after it.
     """
-    recipes = {name: pair for pair, name in _RECIPES.items()} | _NEAREST
+    # The counterpart of big_vision's resizing without antialiasing is only the nearest.
+    recipes = {name: pair for pair, name in _RECIPES.items()}
+    recipes["big_vision"] = recipes["squash_bilinear"]
     statistics = {name: pair for pair, name in _NORMALIZATIONS.items()}
     statistics["torch"] = statistics["imagenet"]
     mode, kernel = _known("config", "eval_transform", images.eval_transform, recipes)
     mean, std = _known("config", "normalization", normalization, statistics)
-    edge = round(images.size / images.eval_crop)
-    return {"mode": mode, "filter": kernel, "edge": edge, "mean": list(mean), "std": list(std)}
+    numbers = {name: number for number, name in _FILTERS.items()}
+    return {
+        "mode": mode, "filter": kernel, "resample": numbers[kernel], "mean": mean, "std": std,
+        "edge": round(images.size / images.eval_crop), "square": [images.size] * 2,
+    }  # fmt: skip
 
 
 def _known(file: str, key: str, value: Any, known: Mapping[Any, Any]) -> Any:
+    _check_known(file, key, value, known)
+    return known[value]
+
+
+def _check_known(file: str, key: str, value: Any, known: Collection[Any]) -> None:
     if value not in known:
         raise UserError(f"its {file} has {key}={value!r}; known: {', '.join(map(str, known))}.")
-    return known[value]

@@ -45,7 +45,7 @@ class Report:
     def check(
         self, expected_missing: Collection[str] = (), expected_unexpected: Collection[str] = ()
     ) -> None:
-        """Raises an error for missing and unexpected arrays; `text` lists every name.
+        """Raises an error that lists missing and unexpected arrays.
 
         Args:
           expected_missing: regular expressions, matched from the start of our names.
@@ -56,8 +56,8 @@ class Report:
         if missing or unexpected:
             raise UserError(
                 "The source is not the requested architecture.\n"
-                f"{len(missing)} array(s) are missing: {_shorten(_arrows(missing))}\n"
-                f"{len(unexpected)} array(s) are not expected: {_shorten(unexpected)}\n"
+                f"{len(missing)} array(s) are missing: {', '.join(_arrows(missing))}\n"
+                f"{len(unexpected)} array(s) are not expected: {', '.join(unexpected)}\n"
                 "Request the architecture that it has, or allow differences with regular "
                 "expressions: --allow_missing (our names), --allow_unexpected (the source's)."
             )
@@ -104,7 +104,7 @@ def _take(
     if array.dtype != ml_dtypes.bfloat16 and array.dtype.kind != "f":
         raise UserError(f"{source} has the type {array.dtype}: save the weights as float32.")
     try:
-        found = taken.apply(array)
+        found = taken.change(array)
         if wanted is not None and found.ndim > len(wanted):
             found = found.reshape(wanted)
     except (ValueError, IndexError):

@@ -30,10 +30,6 @@ _VERSION = b"3"
 _IGNORED = (".h5", ".msgpack", ".onnx", ".md", ".ot")
 
 
-class NotPublishedError(UserError):
-    """A path has no CLIP or SigLIP, or none that can be read."""
-
-
 def convert(
     name: str,
     path: str | os.PathLike,
@@ -43,7 +39,6 @@ def convert(
     concepts: str = "",
     allow_missing: Collection[str] = (),
     allow_unexpected: Collection[str] = (),
-    show: Callable[[str], None] = lambda text: None,
 ) -> tuple[dict[str, np.ndarray], Any, Report]:
     """Converts published weights to those of a tower or a model.
 
@@ -58,7 +53,6 @@ def convert(
       concepts: concept file, see `data.text.concept_graph`, for a model that needs one.
       allow_missing: see `Report.check`.
       allow_unexpected: see `Report.check`.
-      show: gets the report's text before it is checked.
 
     Returns:
       The arrays by our flat names; the `Description` of a tower, or the `ModelDescription`; and the
@@ -76,7 +70,6 @@ def convert(
             dataclasses.replace(source, variant=variant, vocabulary=vocabulary, concepts=concepts)
         )
         arrays, report = take_arrays(published, source.arrays)
-        show(report.text())
         report.check(allow_missing, (*published.unused, *allow_unexpected))
     except UserError as error:
         raise UserError(f"{source.path}: {error}") from error
@@ -116,11 +109,6 @@ def convert_published(source: str | os.PathLike) -> epath.Path:
 
     Args:
       source: weights as `load_source` reads them, with their config and tokenizer beside them.
-
-    Raises:
-      NotPublishedError: it is neither model.
-      UserError: it is one of them, but its files do not fit together, or leave open how to convert
-        it.
     """
     path = epath.Path(source)
 
@@ -128,17 +116,8 @@ def convert_published(source: str | os.PathLike) -> epath.Path:
         try:
             layout = find_layout(load_source(path).arrays)
         except UserError as error:
-            raise NotPublishedError(f"{path}: {error}") from error
-        kind = "clip" if layout.is_clip else "siglip"
-        try:
-            return convert(kind, path)
-        except UserError as error:
-            if "--" not in str(error):
-                raise
-            raise UserError(
-                f"{error} `xmodal convert --model={kind}` has these flags; load the folder that it "
-                "makes."
-            ) from error
+            raise UserError(f"{path}: {error}") from error
+        return convert("clip" if layout.is_clip else "siglip", path)
 
     return convert_once(_hash_of(path), "model.json", make)
 

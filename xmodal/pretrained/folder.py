@@ -152,8 +152,7 @@ def _write_card(path: epath.Path, content: Mapping[str, Any]) -> None:
 
 def check_new(folder: str | os.PathLike) -> None:
     """Raises an error if a folder exists."""
-    path = epath.Path(folder)
-    if path.exists():
+    if epath.Path(folder).exists():
         raise UserError(f"{folder} exists already: give another --output, or remove it.")
 
 

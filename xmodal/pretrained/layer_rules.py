@@ -6,6 +6,8 @@ layouts that `xmodal export` writes say how to undo each change of an array.
 """
 
 import collections
+import itertools
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -36,30 +38,29 @@ _GATE = re.compile(r"layer(\d+)_?(\w*)/([ih])(\w)/(kernel|bias)")
 _GATES = ("rzn", "ifgo")  # In the order in which `torch.nn.GRU` and `LSTM` stack them.
 
 
+def _same(array: np.ndarray) -> np.ndarray:
+    return array
+
+
 class Taken(NamedTuple):
     """An array or a layer of the source.
 
     Attributes:
       name: its name. `{}` in it stands for 0, 1, ...: the arrays of all layers of a stack, which
         become one array.
-      change: change of the layout of each; None for no change.
-      inverse: undoes `change`, and the reshaping of `take_all`; None if there is nothing to undo,
-        also where an array of the source has several of ours one below the other.
+      change: from the layout of each to ours.
+      inverse: the way back, which also undoes the reshaping of `take_all`; of an array with several
+        of ours one below the other, to the rows of ours.
       place: place of ours among those.
     """
 
     name: str
-    change: Change | None = None
-    inverse: Change | None = None
+    change: Change = _same
+    inverse: Change = _same
     place: int = 0
 
-    def apply(self, array: np.ndarray) -> np.ndarray:
-        """Returns an array of the source in our layout."""
-        return array if self.change is None else self.change(array)
-
-    def restore(self, array: np.ndarray) -> np.ndarray:
-        """Returns one of our arrays in the layout of the source, or of its rows there."""
-        return array if self.inverse is None else self.inverse(array)
+    def __str__(self) -> str:
+        return self.name
 
 
 Table = Mapping[str, str | Taken]
@@ -84,8 +85,8 @@ def find(arrays: Arrays, table: Table, path: str) -> Taken:
     if leaf == "kernel" and name.endswith("weight"):
         return taken._replace(
             name=name,
-            change=lambda array: _from_torch(taken.apply(array)),
-            inverse=lambda kernel: taken.restore(_to_torch(kernel)),
+            change=lambda array: _from_torch(taken.change(array)),
+            inverse=lambda kernel: taken.inverse(_to_torch(kernel)),
         )
     return taken._replace(name=name)
 
@@ -101,11 +102,9 @@ def give_all(arrays: Arrays, table: Table) -> dict[str, np.ndarray]:
     for path, array in arrays.items():
         taken = find({}, table, path)
         for number, layer in enumerate(array if "{}" in taken.name else [array]):
-            found[taken.name.format(number)][taken.place] = taken.restore(layer)
-    joined = {
-        name: np.concatenate([rows[place] for place in sorted(rows)]) if len(rows) > 1 else rows[0]
-        for name, rows in found.items()
-    }
+            found[taken.name.format(number)][taken.place] = taken.inverse(layer)
+    lists = {name: [rows[place] for place in sorted(rows)] for name, rows in found.items()}
+    joined = {name: np.concatenate(x) if len(x) > 1 else x[0] for name, x in lists.items()}
     return {name: np.asarray(array, order="C") for name, array in joined.items()}
 
 
@@ -136,11 +135,6 @@ def nest(ours: str, theirs: str, table: Table) -> dict[str, str | Taken]:
     }
 
 
-def name_of(rule: str | Taken) -> str:
-    """Returns the name in the source."""
-    return rule if isinstance(rule, str) else rule.name
-
-
 def with_axes(name: str, axes: int = 1) -> Taken:
     """Returns an array that has more axes of one in front of ours."""
     return Taken(name, inverse=lambda array: array.reshape(*[1] * axes, *array.shape))
@@ -148,11 +142,23 @@ def with_axes(name: str, axes: int = 1) -> Taken:
 
 def split(name: str, parts: tuple[str, ...] = ATTENTION) -> dict[str, Taken]:
     """Returns the table of layers that torch keeps in one, in this order."""
+    return {
+        part: Taken(name, lambda array, n=place: np.split(array, len(parts))[n], place=place)
+        for place, part in enumerate(parts)
+    }
 
-    def take(place: int) -> Change:
-        return lambda array: np.split(array, len(parts))[place]
 
-    return {part: Taken(name, take(place), place=place) for place, part in enumerate(parts)}
+def patch_sizes(arrays: Arrays, table: Table, start: str) -> tuple[int, int]:
+    """Returns the sides of a patch and of a picture of a ViT with a class token.
+
+    Args:
+      arrays: arrays of the source.
+      table: its table.
+      start: what precedes `patches` and `position_embeddings` in the table.
+    """
+    *_, patch = arrays[f"{table[f'{start}patches']}.weight"].shape
+    _, tokens, _ = arrays[str(table[f"{start}position_embeddings"])].shape
+    return patch, math.isqrt(tokens - 1) * patch
 
 
 def find_prefix(arrays: Arrays, name: str) -> str:
@@ -166,10 +172,7 @@ def find_prefix(arrays: Arrays, name: str) -> str:
 
 def count_layers(arrays: Arrays, name: str) -> int:
     """Returns the number of layers 0, 1, ... of which a source has the array; {} in its name."""
-    number = 0
-    while name.format(number) in arrays:
-        number += 1
-    return number
+    return next(number for number in itertools.count() if name.format(number) not in arrays)
 
 
 def transformer_sizes(arrays: Arrays, table: Table, path: str) -> dict[str, int]:
@@ -181,7 +184,7 @@ def transformer_sizes(arrays: Arrays, table: Table, path: str) -> dict[str, int]
       path: path of the layers in the table, such as `encoder/layers/`.
     """
     taken = find(arrays, table, f"{path}mlp_hidden/kernel")
-    width, mlp_dim = taken.apply(arrays[taken.name.format(0)]).shape
+    width, mlp_dim = taken.change(arrays[taken.name.format(0)]).shape
     depth = count_layers(arrays, taken.name)
     heads = max(1, width // _HEAD_WIDTH)
     return {"width": width, "depth": depth, "heads": heads, "mlp_dim": mlp_dim}

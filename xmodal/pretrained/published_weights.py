@@ -89,9 +89,8 @@ class Published:
             shapes = {path: leaf.shape for path, leaf in leaves_by_path(params.get(part)).items()}
             for path in table if part == "tasks" else shapes:
                 found[f"{part}/{path}"] = find(arrays, table, path), shapes.get(path)
-        for name, scalar in self.parameters.items():
-            taken = Taken(scalar) if isinstance(scalar, str) else scalar
-            found[f"similarity/{name}"] = taken, ()
+        for name in self.parameters:
+            found[f"similarity/{name}"] = find(arrays, self.parameters, name), ()
         return found
 
 

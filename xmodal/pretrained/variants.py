@@ -38,7 +38,7 @@ TOWERS: Mapping[str, Converter] = {
         "resnet_weights.describe_resnet",
         ("slim", "keras", "torchvision", "vse_infinity", "simclr"),
     ),
-    "vit": Converter("vit_weights.describe_vit"),
+    "vit": Converter("vilt.describe_vit"),
     "words": Converter("word_vectors.describe_words"),
 }
 """Converters of towers by the name of the encoder."""

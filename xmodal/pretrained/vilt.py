@@ -1,14 +1,14 @@
-"""ViLT for retrieval as dandelin/ViLT released it, and in the names of transformers.
+"""ViLT for retrieval as dandelin/ViLT released it and as transformers names it, and its ViT.
 
 `vilt_irtr_coco.ckpt` and the like, whose score is the output of the ranking head, and the
 pretrained `vilt_200k_mlm_itm.ckpt`, whose score is the matching head's logit of "match", as in the
-authors' zero-shot evaluation.
+authors' zero-shot evaluation. In transformers, a ViT with a class token (google's, DINO's) has the
+same names.
 """
-
-import math
 
 from xmodal.core.errors import UserError
 from xmodal.pretrained.bert_weights import EMBEDDINGS
+from xmodal.pretrained.clip_settings import ClipSettings, read_transformers
 from xmodal.pretrained.folder import Description
 from xmodal.pretrained.layer_rules import (
     ATTENTION,
@@ -17,8 +17,8 @@ from xmodal.pretrained.layer_rules import (
     Table,
     Taken,
     find_prefix,
-    name_of,
     nest,
+    patch_sizes,
     transformer_sizes,
     with_axes,
 )
@@ -41,7 +41,7 @@ _RELEASED: Table = {
     "text": "text_embeddings.",
 }
 _RELEASED_LAYERS = ("transformer.blocks.{}.", TIMM_LAYER)
-TRANSFORMERS: Table = {
+_TRANSFORMERS: Table = {
     "class_token": with_axes("embeddings.cls_token", 2),
     "position_embeddings": with_axes("embeddings.position_embeddings"),
     "patches": "embeddings.patch_embeddings.projection",
@@ -49,8 +49,7 @@ TRANSFORMERS: Table = {
     "modality_embeddings": "embeddings.token_type_embeddings.weight",
     "text": "embeddings.text_embeddings.",
 }
-"""The parts of transformers' ViLT, the first of which its ViT has too."""
-TRANSFORMERS_LAYERS: tuple[str, Table] = (
+_TRANSFORMERS_LAYERS: tuple[str, Table] = (
     "encoder.layer.{}.",
     {
         **{part: f"attention.attention.{part}" for part in ATTENTION},
@@ -61,7 +60,17 @@ TRANSFORMERS_LAYERS: tuple[str, Table] = (
         "mlp_output": "output.dense",
     },
 )
-"""The layers of transformers' ViLT and ViT: their start, and the names in a layer."""
+_VIT_PARTS = ("class_token", "position_embeddings", "patches", "norm")
+VIT: Table = {
+    **{f"encoder/{name}": _TRANSFORMERS[name] for name in _VIT_PARTS},
+    **nest("encoder/layers/", *_TRANSFORMERS_LAYERS),
+}
+"""The names in `transformers.ViTModel`."""
+_VIT_USUAL = ClipSettings(
+    {"image": "gelu"}, {"image": 12}, {"image": 1e-12}, "squash_bilinear", "inception"
+)
+# Heads for classes and for pretraining.
+_VIT_UNUSED = (r"(.*\.)?(pooler|classifier|decoder)\.", r"(.*\.)?mask_token$")
 
 
 def describe_vilt(source: WeightSource) -> Published:
@@ -69,8 +78,8 @@ def describe_vilt(source: WeightSource) -> Published:
     arrays = source.arrays
     start = find_prefix(arrays, "pooler.dense.weight")
     is_released = f"{start}{_RELEASED['modality_embeddings']}" in arrays
-    table = nest("", start, _RELEASED if is_released else TRANSFORMERS)
-    layer, parts = _RELEASED_LAYERS if is_released else TRANSFORMERS_LAYERS
+    table = nest("", start, _RELEASED if is_released else _TRANSFORMERS)
+    layer, parts = _RELEASED_LAYERS if is_released else _TRANSFORMERS_LAYERS
     head, classes = _find_head(arrays)
     text = str(table["text"])
     rows, _ = arrays[f"{text}word_embeddings.weight"].shape
@@ -104,8 +113,8 @@ def transformers_tables(depth: int, patch: int) -> dict[str, Table]:
       depth: layers.
       patch: side of a patch in pixels.
     """
-    table = nest("", "vilt.", TRANSFORMERS)
-    scorer = _scorer_table(table, "vilt.", depth, TRANSFORMERS_LAYERS)
+    table = nest("", "vilt.", _TRANSFORMERS)
+    scorer = _scorer_table(table, "vilt.", depth, _TRANSFORMERS_LAYERS)
     image, scorer = _image_table(table, patch), {**scorer, "output": "rank_output"}
     return {"image": image, "cross_encoder": scorer}
 
@@ -115,7 +124,7 @@ def _scorer_table(
 ) -> dict[str, str | Taken]:
     """Returns the names of the cross-encoder but for its head."""
     scorer = {
-        **nest("", name_of(table["text"]), EMBEDDINGS),
+        **nest("", str(table["text"]), EMBEDDINGS),
         "modality_embeddings": table["modality_embeddings"],
         "norm": table["norm"],
         "pooler": f"{start}pooler.dense",
@@ -146,16 +155,33 @@ def _find_head(arrays: Arrays) -> tuple[str, int]:
 
 
 def _describe_image(arrays: Arrays, table: Table) -> PublishedTower:
-    width, _, patch, _ = arrays[f"{table['patches']}.weight"].shape
-    _, tokens, _ = arrays[name_of(table["position_embeddings"])].shape
-    grid = math.isqrt(tokens - 1)
+    patch, size = patch_sizes(arrays, table, "")
     encoder = {
         "name": "patch_tokens",
         "patch": patch,
-        "width": width,
-        "grid": grid,
+        "width": len(arrays[f"{table['patches']}.weight"]),
+        "grid": size // patch,
         "normalization": "inception",
     }
-    pixels = {"size": grid * patch, "patch": patch}
+    pixels = {"size": size, "patch": patch}
     described = Description(encoder, {"name": "none"}, pixels)
     return PublishedTower(described, _image_table(table, patch))
+
+
+def describe_vit(source: WeightSource) -> Published:
+    """Returns a published ViT."""
+    arrays, settings = source.arrays, read_transformers(source.files, _VIT_USUAL, ("vit",))
+    table = nest("", find_prefix(arrays, "embeddings.cls_token"), VIT)
+    patch, size = patch_sizes(arrays, table, "encoder/")
+    encoder = {
+        "name": "vit",
+        "patch": patch,
+        **transformer_sizes(arrays, table, "encoder/layers/"),
+        "heads": settings.heads["image"],
+        "activation": settings.activations["image"],
+        "epsilon": settings.epsilon["image"],
+        "normalization": settings.normalization,
+    }
+    pixels = {"size": size, "eval_transform": settings.recipe, "eval_crop": settings.crop}
+    tower = PublishedTower(Description(encoder, None, pixels), table)
+    return Published(image=tower, unused=_VIT_UNUSED)

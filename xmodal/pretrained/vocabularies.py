@@ -35,16 +35,13 @@ def read_words(path: str | os.PathLike) -> list[str]:
     path = epath.Path(path)
     try:
         if path.name.endswith((".pkl", ".bin")):
-            words = _sort(pickles.loads(path.read_bytes()))
-        elif path.name.endswith(SUFFIXES):
-            words = _sort(read_objects(path))
-        else:
-            text = path.read_bytes().decode("utf-8-sig")
-            is_json = path.name.endswith(".json")
-            words = _sort(json.loads(text)) if is_json else split_vocabulary(text)
+            return _sort(pickles.loads(path.read_bytes()))
+        if path.name.endswith(SUFFIXES):
+            return _sort(read_objects(path))
+        text = path.read_bytes().decode("utf-8-sig")
+        return _sort(json.loads(text)) if path.name.endswith(".json") else split_vocabulary(text)
     except (*pickles.DAMAGE, OSError, RuntimeError) as error:
         raise UserError(f"{path} cannot be read as a vocabulary ({error}).") from error
-    return words
 
 
 def _sort(holder: Any) -> list[str]:
@@ -107,7 +104,7 @@ def find_tokenizer(
     if not where:
         raise UserError(
             f"it has no tokenizer: put its {' or '.join(places)} beside it, or use --vocabulary "
-            "to name the file."
+            "of `xmodal convert` to name the file."
         )
     if where == there:
         file = parse_file(TOKENIZER_FILES[there], source.beside(there).read_bytes(), there)

@@ -17,7 +17,6 @@ from ml_collections import ConfigDict
 
 from xmodal.core.config import lookup, read
 from xmodal.core.errors import UserError
-from xmodal.core.hub import PREFIX
 from xmodal.data.text.text_config import ID_FIELDS, SUBWORDS, WORD_SETTINGS, TextConfig
 from xmodal.data.text.tokenizer_files import FILES, is_packaged, read_vocabulary
 from xmodal.models import ENCODERS
@@ -49,7 +48,7 @@ def inherit(config: ConfigDict, run_dir: str | None = None) -> ConfigDict:
     """Returns a config with all settings that weights determine.
 
     No weights are read, unless `init_from.model` names a published CLIP or SigLIP, which is
-    converted once; the config then names the converted folder.
+    converted once; the config keeps its name, by which the run resumes.
 
     Args:
       config: the root; it is not changed.
@@ -92,12 +91,8 @@ def _start(config: dict[str, Any]) -> None:
     """Fills in what comes with the weights of `config.init_from`."""
     given = read(InitConfig, "config.init_from", config.get("init_from", {}))
     source = from_towers.with_local_folders(given)
-    if source.model:
-        # A repository of the Hub is named as the user does, on resume as well.
-        is_remote = given.model.startswith(PREFIX)
-        config["init_from"]["model"] = given.model if is_remote else source.model
-        if not any(config["model"][modality] for modality in MODALITIES):
-            _take_model(config, source.model)
+    if source.model and not any(config["model"][modality] for modality in MODALITIES):
+        _take_model(config, source.model)
     for weights in _named_weights(source):
         if wrong := _fill(config, weights.fixed, weights.name):
             lines = "".join(f"  {line}\n" for line in wrong)

@@ -65,8 +65,8 @@ class Card:
     Attributes:
       made_with: library -> version, `xmodal` and `jax`.
       source: its origin: `kind`, `name`, and of a run `step`, `metrics` and `datasets`.
-      platforms: platforms of its functions: `cpu`, `cuda`, `rocm`, `tpu`.
       similarity: as `config.model.similarity`, of the arrays that the functions return.
+      platforms: platforms of its functions: `cpu`, `cuda`, `rocm`, `tpu`.
       parameters: learned numbers of the similarity; arrays of its module are among the weights.
       image: None where there is no such modality.
       text: the same.
@@ -74,9 +74,9 @@ class Card:
 
     made_with: Mapping[str, Any]
     source: Mapping[str, Any]
-    platforms: tuple[str, ...]
     similarity: Mapping[str, Any]
-    parameters: Mapping[str, float]
+    platforms: tuple[str, ...] = ()
+    parameters: Mapping[str, float] = dataclasses.field(default_factory=dict)
     image: ImageCard | None = None
     text: TextCard | None = None
 
@@ -138,10 +138,6 @@ def write_card(folder: epath.Path, card: Card, contents: Mapping[str, bytes]) ->
 def open_bundle(folder: str | os.PathLike, mesh: Mesh) -> Model:
     """Returns the model of a bundle whose files are complete and unchanged."""
     root = epath.Path(folder)
-    if not (root / CARD).exists():
-        raise UserError(
-            f"{folder} is not a bundle: {CARD} is missing. Make one with `python -m xmodal export`."
-        )
     content = read_json(root / CARD, "export the model again.")
     if (found := {key: content.pop(key, None) for key in FORMAT}) != FORMAT:
         raise UserError(

@@ -1,7 +1,6 @@
 """Weights of published towers and models, from folders written by `xmodal convert`."""
 
 import dataclasses
-import functools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +11,7 @@ from etils import epath
 
 from xmodal.core import processes
 from xmodal.core.errors import UserError
-from xmodal.core.hub import PREFIX, locate
+from xmodal.core.hub import locate
 from xmodal.core.tree_paths import leaves_by_path
 from xmodal.models.encoders.position_resize import resize_grid_positions, resize_text_positions
 from xmodal.pretrained.folder import (
@@ -40,13 +39,9 @@ def with_local_folders(source: InitConfig) -> InitConfig:
         modality: locate_tower(f"{_SECTION}.{modality}", folder)
         for modality, folder in dataclasses.asdict(source.towers).items()
     }
-    convert = _convert_remote if source.model.startswith(PREFIX) else _convert_published
-    return dataclasses.replace(
-        source,
-        run=locate(source.run),
-        model=convert(locate(source.model)),
-        towers=TowersConfig(**towers),
-    )
+    model = _convert_published(locate(source.model))
+    run = locate(source.run)
+    return dataclasses.replace(source, run=run, model=model, towers=TowersConfig(**towers))
 
 
 def _convert_published(folder: str) -> str:
@@ -61,10 +56,6 @@ def _convert_published(folder: str) -> str:
     processes.first_does("convert the published model", lambda: convert_published(path))
     # Other hosts may not see the cache of the first.
     return os.fspath(convert_published(path))
-
-
-# A commit of the Hub never changes, and hashing its weights takes seconds.
-_convert_remote = functools.cache(_convert_published)
 
 
 def named_folders(source: InitConfig) -> dict[str, str]:
