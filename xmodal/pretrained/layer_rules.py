@@ -142,10 +142,11 @@ def with_axes(name: str, axes: int = 1) -> Taken:
 
 def split(name: str, parts: tuple[str, ...] = ATTENTION) -> dict[str, Taken]:
     """Returns the table of layers that torch keeps in one, in this order."""
-    return {
-        part: Taken(name, lambda array, n=place: np.split(array, len(parts))[n], place=place)
-        for place, part in enumerate(parts)
-    }
+
+    def take(place: int) -> Change:
+        return lambda array: np.split(array, len(parts))[place]
+
+    return {part: Taken(name, take(place), place=place) for place, part in enumerate(parts)}
 
 
 def patch_sizes(arrays: Arrays, table: Table, start: str) -> tuple[int, int]:

@@ -60,9 +60,8 @@ _TRANSFORMERS_LAYERS: tuple[str, Table] = (
         "mlp_output": "output.dense",
     },
 )
-_VIT_PARTS = ("class_token", "position_embeddings", "patches", "norm")
 VIT: Table = {
-    **{f"encoder/{name}": _TRANSFORMERS[name] for name in _VIT_PARTS},
+    **nest("encoder/", "", _TRANSFORMERS),
     **nest("encoder/layers/", *_TRANSFORMERS_LAYERS),
 }
 """The names in `transformers.ViTModel`."""
@@ -141,8 +140,7 @@ def _image_table(table: Table, patch: int) -> Table:
         lambda weight: weight.transpose(2, 3, 1, 0),
         lambda kernel: kernel.reshape(patch, patch, 3, -1).transpose(3, 2, 0, 1),
     )
-    names = ("patches", "class_token", "position_embeddings")
-    return {**{f"encoder/{name}": table[name] for name in names}, "encoder/patches/kernel": kernel}
+    return {**nest("encoder/", "", table), "encoder/patches/kernel": kernel}
 
 
 def _find_head(arrays: Arrays) -> tuple[str, int]:
