@@ -39,11 +39,6 @@ class ItemPictures:
         with self._lock:
             return split.pictures(np.array([row]))[0]
 
-    def open(self, row: int) -> PIL.Image.Image | None:
-        """Returns an image, rotated according to its EXIF orientation; None as in `find`."""
-        source = self.find(row)
-        return None if source is None else open_upright(source)
-
 
 def open_upright(source: pathlib.Path | bytes, side: int = 0) -> PIL.Image.Image:
     """Returns a picture, rotated according to its EXIF orientation.
