@@ -52,10 +52,13 @@ def test_groups_are_linked_pairs(tmp_path):
     vectors[3] = [0.99, 0, 0, 0.1, 0, 0]
     vectors[5] = [0.9, 0, 0, 0.3, 0, 0]  # Close to 3, less to 0.
     vectors[4] = vectors[1]
-    names = [str(tmp_path / f"{n}.png") for n in range(6)]
+    (tmp_path / "own").mkdir()
+    names = [str(tmp_path / "own" / f"{n}.png") for n in range(6)]
     for number in (0, 1, 3, 4):  # The fifth was deleted.
         PIL.Image.new("RGB", (900, 600), (40 * number, 0, 0)).save(names[number])
-    line, files = duplicates.make_duplicates(IndexGallery(names, vectors), 0.97)
+    line, files = duplicates.make_duplicates(
+        IndexGallery(names, vectors, folder=str(tmp_path)), 0.97
+    )
     assert line == "3 pairs in 2 groups, cosine at least 0.970"
     rows = list(csv.DictReader(io.StringIO(files["duplicates.csv"])))
     found = [row["group"] + pathlib.Path(row["file"]).stem for row in rows]
@@ -63,6 +66,7 @@ def test_groups_are_linked_pairs(tmp_path):
     assert float(rows[0]["cosine"]) == 1
     page = files["duplicates.html"]
     assert page.count("<img") == 4
+    assert page.count("900 x 600 · /own") == 4
     assert pathlib.Path(names[3]).as_uri() in page
 
 

@@ -54,9 +54,15 @@ def make_duplicates(gallery: IndexGallery, threshold: float | None) -> tuple[str
     pictures = ItemPictures(gallery)
 
     def show(row: int, cosine: float) -> PageItem:
-        source = pictures.find(row)
-        small = None if source is None else encode_jpeg(open_upright(source, side=320), 320)
-        return show_item(gallery.names[row], small, [f"cosine {cosine:.3f}"])
+        source, name, notes = pictures.find(row), gallery.names[row], [f"cosine {cosine:.3f}"]
+        small = None
+        if source is not None:
+            picture = open_upright(source)
+            small = encode_jpeg(picture, 320)
+            notes.append("{} x {}".format(*picture.size))
+        # Copies in other folders may have the same name.
+        place = name.removeprefix(gallery.folder).rpartition("/")[0]
+        return show_item(name, small, [*notes, place] if place else notes)
 
     threshold, pairs = find_pairs(gallery.vectors, threshold)
     ends, size = pairs[:, :2].astype(np.int64).T, len(gallery.names)
