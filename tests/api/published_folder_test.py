@@ -114,10 +114,12 @@ def model_hash(folder):
     return converters._hash_of(converters.epath.Path(folder))
 
 
-def test_a_folder_of_another_model(tmp_path):
+def test_a_folder_of_another_model_or_of_none(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     with pytest.raises(UserError, match=r"is not a run .*, nor does it open as a published CLIP"):
         xmodal.load(tmp_path)
+    with pytest.raises(UserError, match=r"nobody/clip does not exist; .* is hf://OWNER/NAME"):
+        xmodal.load("nobody/clip")
 
 
 @pytest.mark.slow

@@ -80,6 +80,8 @@ def read_folder(source: str | os.PathLike, step: int | str) -> Stored:
     """Returns the model in a folder, as NumPy arrays, without the parameters of tasks."""
     name = os.fspath(source)
     folder = epath.Path(located := locate_tower("source", name))
+    if not folder.exists():
+        raise UserError(f"{name} does not exist; a model of the Hub is hf://OWNER/NAME.")
     config = folder / "config.json"  # A model of transformers has one as well.
     if config.exists() and "model_type" not in read_json(config, "copy it again."):
         return _read_run(located, step)

@@ -4,8 +4,10 @@ import types
 
 import numpy as np
 import PIL.Image
+import pytest
 
 from xmodal.api.search import items
+from xmodal.core.errors import UserError
 
 
 def _save(path):
@@ -37,6 +39,11 @@ def test_a_file_with_several_names_is_one_item(tmp_path):
     names = ["b.png", "c.png", "a_favorite.png", "./b.png", "albums/../c.png"]
     (folder / "list.txt").write_text("\n".join(names))
     assert items.from_images(str(folder / "list.txt")).names == expected[:2]
+
+
+def test_a_misspelled_folder(tmp_path):
+    with pytest.raises(UserError, match="fotos is neither a folder nor a list of images"):
+        items.from_images(str(tmp_path / "fotos"))
 
 
 def test_regions_of_a_dataset_are_read_without_their_padding():

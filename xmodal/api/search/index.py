@@ -171,7 +171,7 @@ class Index:
         if not (root / CARD).exists():
             raise UserError(
                 f"{folder} is not an index: {CARD} is missing. Make one with "
-                "`python -m xmodal search build`."
+                "`python -m xmodal search FOLDER`, which prints its place, or `search build`."
             )
         content = read_json(root / CARD, REMEDY)
         if not FORMAT.items() <= content.items():

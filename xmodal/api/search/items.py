@@ -149,4 +149,4 @@ def _read_lines(kind: str, path: pathlib.Path) -> list[str]:
     try:
         return lines_of(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--{kind}={path} cannot be read as a list of {kind}: {error}.") from error
+        raise UserError(f"{path} is neither a folder nor a list of {kind}: {error}.") from error
