@@ -228,6 +228,10 @@ def test_search_without_jax_finds_the_same(pixels, tmp_path):
     with pytest.raises(subprocess.CalledProcessError) as error:
         find(export, str(tmp_path / "index"), TEXTS[0])
     assert "was embedded by another model" in error.value.stderr
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        find(export, str(tmp_path / "photos"), TEXTS[0])
+    assert error.value.stderr.count("\n") == 1
+    assert "No such file" in error.value.stderr
 
 
 @pytest.mark.slow
