@@ -184,3 +184,14 @@ def test_a_run_that_goes_on_needs_nothing_that_it_came_from(other_run):
     assert filled.model.text.encoder.vocab_size == tiny.WORDS
     with pytest.raises(UserError, match="gone is not a converted tower"):
         inherit(config)
+
+
+def test_a_run_of_a_whole_model_goes_on_without_its_folder(other_run):
+    config = tiny.make_config()
+    config.init_from.model, config.model = "gone", {"image": None, "text": None, "similarity": {}}
+    config.data.image.size, config.data.text = 0, {"tokenizer": "bpe"}
+    filled, own = inherit(config, other_run), run_folder.load_run(other_run)
+    assert filled.model.to_dict() == own.model.to_dict()
+    assert filled.data.image.size == own.data.image.size
+    ids = "tokenizer", "max_length", "vocabulary"
+    assert [filled.data.text[key] for key in ids] == [own.data.text[key] for key in ids]

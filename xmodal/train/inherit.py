@@ -71,6 +71,14 @@ def _resume(config: dict[str, Any], run_dir: str) -> None:
     """Fills in what the run was started with; `resolve` compares what the config sets."""
     own = run_folder.load_run(run_dir).to_dict()
     image, text = own["data"]["image"] or {}, own["data"]["text"] or {}
+    if not any(config["model"][modality] for modality in MODALITIES):
+        # As `_take_model` did, whose folder may be gone.
+        config["model"], config["tasks"] = own["model"], config.get("tasks") or own["tasks"]
+        texts = (*ID_FIELDS, *WORD_SETTINGS, "max_length")
+        for modality, keys in (("image", _PIXELS[1:]), ("text", texts)):
+            if section := find_section(config, f"data.{modality}"):
+                saved = own["data"][modality]
+                section |= {key: saved[key] for key in keys if key in saved}
     sections = {
         f"model.{modality}.{part}": keywords
         for modality in MODALITIES

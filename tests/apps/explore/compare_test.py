@@ -152,6 +152,7 @@ def test_the_figure_has_a_point_per_run(groups, tmp_path, monkeypatch, capsys):
     assert drawn.keys() == {"plot.svg", "plot.pdf"}
     assert drawn["plot.pdf"].startswith(b"%PDF")
     svg = drawn["plot.svg"].decode()
+    assert "mean ± standard deviation of the runs" in svg
     assert len(re.findall('<use [^>]*style="fill: #(?:2f6fab|c4572a)', svg)) == 3 * 2
     again = draw_runs(xmodal.compare(groups).runs, ["shapes_own/i2t/recall@5"])
     assert again == {"svg": drawn["plot.svg"], "pdf": drawn["plot.pdf"]}

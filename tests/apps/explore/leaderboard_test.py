@@ -140,6 +140,13 @@ def test_the_page_sorts_and_filters(chromium, stored, tmp_path):
             float(x.get_attribute("x")) for x in page.locator(".tick[text-anchor=middle]").all()
         ]
         assert (across[1] - across[0]) / (ticks[1] - ticks[0]) == pytest.approx(unit)
+        moved = page.evaluate("""() => {  // Names of points that lie close together.
+            const made = [100, 96].map((y) => element("text", { x: 90, y }, "name"));
+            find("scatter").append(...made);
+            separate([...made]);
+            return made.map((each) => Number(each.getAttribute("y")));
+        }""")
+        assert moved[0] > moved[1] == 96
         page.locator("#x").select_option("3")
         assert page.locator("#scatter").get_attribute("aria-label").startswith("3 models by ")
     with open_page(chromium, path, size="phone") as page:

@@ -114,10 +114,10 @@ function draw() {
   separate(labels);
 }
 
-// Moves names down until none covers another.
+// Moves names down until none covers another; from the top, so that they keep the order of points.
 function separate(labels) {
   const placed = [];
-  for (const label of labels) {
+  for (const label of labels.sort((a, b) => a.getAttribute("y") - b.getAttribute("y"))) {
     let box = label.getBBox();
     const covers = (other) => box.x < other.x + other.width && other.x < box.x + box.width &&
       box.y < other.y + other.height && other.y < box.y + box.height;

@@ -32,6 +32,9 @@ def draw_runs(
                     axes.bar(place, mean, 0.7, yerr=deviation, capsize=4, color=shade, alpha=0.5)
                     around = place + np.linspace(-0.2, 0.2, len(values))
                     axes.plot(around, values, "o", color=shade, markersize=4)
+            if not axes.dataLim.height:  # All runs have 0.
+                axes.set_ylim(0, 1)
             axes.set_title(name_tag(tag).replace(", ", "\n"), size=8)
             axes.set_xticks(range(len(runs)), list(runs), rotation=20, ha="right")
+        figure.supxlabel("mean ± standard deviation of the runs", size=8)
         return {format: to_bytes(figure, format) for format in ("svg", "pdf")}
