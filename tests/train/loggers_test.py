@@ -22,7 +22,7 @@ def train_twice(config, change_batches, tmp_path, monkeypatch):
 
     def train(service, between=lambda _: None):
         changed = config.copy_and_resolve_references()
-        changed.loggers, changed.tensorboard.pairs = ("tensorboard", service), 10
+        changed.loggers = ("tensorboard", service)
 
         def fail(step, batch):
             if step == KILLED:

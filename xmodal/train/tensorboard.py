@@ -21,7 +21,7 @@ import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import distribution
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
@@ -35,14 +35,12 @@ from xmodal.core.page import PageItem, PageRow, Picture, Section
 from xmodal.core.untrusted.picture_formats import open_picture, to_rgb
 from xmodal.evals.evaluators import Evaluator
 from xmodal.evals.evaluators.benchmarks import BenchmarksEvaluator
-from xmodal.evals.labels.definitions import DIRECTIONS
 from xmodal.evals.labels.ids import Positions
-from xmodal.evals.labels.positives import Ragged
 from xmodal.evals.labels.split import name_image
+from xmodal.evals.reports.evaluate import draw_scores
 from xmodal.evals.reports.examples import make_groups, pick_fixed
 from xmodal.evals.reports.results import Result
 from xmodal.evals.scores.embed import Items
-from xmodal.evals.scores.score_rows import draw_similarities
 from xmodal.evals.scores.sources import Embeddings
 from xmodal.train.event_writer import EventWriter
 
@@ -203,16 +201,14 @@ def _encode(sheet: PIL.Image.Image, format: str, **options: Any) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class TensorBoardConfig:
-    """`config.tensorboard`: pictures and histograms of evaluations, for TensorBoard.
+    """`config.tensorboard`: pictures of evaluations and the projector, for TensorBoard.
 
     Attributes:
       queries: number of queries per direction of every benchmark, drawn with the items they find.
-      pairs: number of positive and of other pairs whose similarities are shown in histograms.
       projector: number of images in the projector, with a caption each, after the last evaluation.
     """
 
     queries: int = setting(3, at_least=0)
-    pairs: int = setting(5000, at_least=0)
     projector: int = setting(500, at_least=0)
 
 
@@ -239,19 +235,11 @@ class Views:
             return
         self._shown[name] = source, evaluator.split
         rankings = functools.cache(evaluator.open_rankings(source))
-        picks = pick_fixed(evaluator.benchmarks, results, self._config.queries)
-        benchmarks = {benchmark.name: benchmark for benchmark in evaluator.benchmarks}
-        for pick in picks if self._config.pairs else ():
-            positives = benchmarks[pick.benchmark].directions[pick.direction].positives
-            query, gallery = DIRECTIONS[pick.direction]
-            drawn = draw_similarities(
-                rankings(pick.direction),
-                cast(Ragged, positives),
-                self._config.pairs,
-                exclude_self=query == gallery,
-            )
-            tags = (f"{name}/{pick.direction}/similarity/{kind}" for kind in ("positive", "other"))
+        for tag, drawn in draw_scores(evaluator, source, results).items():
+            start = f"{name}/{tag.rpartition('/')[2]}/similarity"
+            tags = (f"{start}/positive", f"{start}/other")
             self.writer.write_histograms(self._step, dict(zip(tags, drawn, strict=True)))
+        picks = pick_fixed(evaluator.benchmarks, results, self._config.queries)
         groups = make_groups(evaluator, rankings, picks)
         for pick, group in zip(picks, groups, strict=True) if jax.process_index() == 0 else ():
             pictures = {
