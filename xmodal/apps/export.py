@@ -47,19 +47,20 @@ def main() -> None:
     args = parser.parse_args()
     given: dict[str, Any] = {"step": args.step}
     if args.format == "bundle":
-        from xmodal.api.exporting import export_model as write
+        from xmodal.api.exporting import export_model
 
         given |= {"platforms": args.platforms, "embeddings_only": args.embeddings_only}
+        export_model(args.model, args.output, **given)
     elif args.format == "onnx":
         require_extra("onnx", "jax2onnx", "onnxruntime")
-        from xmodal.api.onnx_export import export_onnx as write
+        from xmodal.api.onnx_export import export_onnx
 
-        given |= {"embeddings_only": args.embeddings_only}
+        export_onnx(args.model, args.output, embeddings_only=args.embeddings_only, **given)
     else:
-        from xmodal.api.publishing import export_published as write
+        from xmodal.api.publishing import export_published
 
         given |= {"library": args.format, "tower": args.tower}
-    write(args.model, args.output, **given)
+        export_published(args.model, args.output, **given)
     print(f"{args.output}: {args.format} of {args.model}")
     if args.push_to_hub:
         from xmodal.apps.hub_upload import push_to_hub
