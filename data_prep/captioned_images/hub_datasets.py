@@ -9,7 +9,7 @@ from typing import Any
 
 from data_prep.captioned_images.captioned_pictures import FILE
 from xmodal.core.files import cache_folder, new_folder
-from xmodal.core.hub import explained, locate
+from xmodal.core.hub import hub_errors, locate
 
 PREFIX = "hf:"
 _BATCH = 256  # Pictures in memory.
@@ -39,7 +39,7 @@ def export_dataset(place: str) -> str:
     """
     source, _, query = place.removeprefix(PREFIX).partition("?")
     columns: dict[str, Any] = dict(urllib.parse.parse_qsl(query))
-    with explained(place):
+    with hub_errors(place):
         import datasets
 
         if any(os.path.exists(f"{source}/{name}.json") for name in ("dataset_dict", "state")):

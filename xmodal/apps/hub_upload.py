@@ -10,7 +10,7 @@ from xmodal.api.bundles import CARD
 from xmodal.apps.analysis.metric_tables import choose_metrics
 from xmodal.core.errors import UserError
 from xmodal.core.files import read_json
-from xmodal.core.hub import explained
+from xmodal.core.hub import hub_errors
 
 _LIBRARIES = {CARD: "xmodal", "open_clip_config.json": "open_clip", "config.json": "transformers"}
 _OF_IMAGES = ("image", "image.onnx", "open_clip_config.json", "preprocessor_config.json")
@@ -36,7 +36,7 @@ def push_to_hub(folder: str | os.PathLike, repository: str, *, license: str | No
     tag = "zero-shot-image-classification" if has_images else "sentence-similarity"
     named = {"license": license, "library_name": library, "pipeline_tag": tag, "model_name": name}
     metrics = _list_metrics(root / CARD) if library == "xmodal" else []
-    with explained(repository) as hub:
+    with hub_errors(repository) as hub:
         results = [hub.EvalResult(**each) for each in metrics] or None
         data = hub.ModelCardData(**named, tags=["xmodal"], eval_results=results)
         text, readme = f"# {name}\n\nMade with xmodal.\n", root / "README.md"

@@ -16,7 +16,7 @@ _BESIDE = ("*.json", "*.txt", "*.model")  # Small files beside a folder or file 
 
 
 @contextlib.contextmanager
-def explained(place: str) -> Iterator[Any]:
+def hub_errors(place: str) -> Iterator[Any]:
     """Provides the module huggingface_hub, and turns the errors of libraries into a sentence.
 
     Args:
@@ -54,7 +54,7 @@ def locate(place: str, kind: str = "model") -> str:
     if (matched := _NAME.fullmatch(place)) is None:
         raise UserError(f"{place} is not hf://OWNER/NAME, hf://OWNER/NAME@REVISION or either/PATH.")
     path = matched["path"] or ""
-    with explained(place) as hub:
+    with hub_errors(place) as hub:
         download = functools.partial(
             hub.snapshot_download,
             matched["id"],
