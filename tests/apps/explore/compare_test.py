@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -142,17 +141,12 @@ def test_groups_are_paired_by_the_seeds_of_their_folders(groups):
     assert comparison.limits("a", tag) == pytest.approx((low, high))
 
 
-def test_the_figure_has_a_point_per_run(groups, tmp_path, monkeypatch, capsys):
-    names = [f"{name}={folder}" for name, folder in groups.items()]
-    arguments = [*names, "--metrics=*/i2t/recall@5", f"--figure={tmp_path}/plot"]
-    monkeypatch.setattr(sys, "argv", ["compare", *arguments])
-    compare_lib.main()
-    drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert cells(capsys.readouterr().out)[0] == ["", "a (3 runs)", "b (3 runs)"]
-    assert drawn.keys() == {"plot.svg", "plot.pdf"}
-    assert drawn["plot.pdf"].startswith(b"%PDF")
-    svg = drawn["plot.svg"].decode()
+def test_the_figure_has_a_point_per_run(groups):
+    comparison = xmodal.compare(groups)
+    assert cells(comparison.table())[0] == ["", "a (3 runs)", "b (3 runs)"]
+    drawn = draw_runs(comparison.runs, ["shapes_own/i2t/recall@5"])
+    assert drawn["pdf"].startswith(b"%PDF")
+    svg = drawn["svg"].decode()
     assert "mean ± standard deviation of the runs" in svg
     assert len(re.findall('<use [^>]*style="fill: #(?:2f6fab|c4572a)', svg)) == 3 * 2
-    again = draw_runs(xmodal.compare(groups).runs, ["shapes_own/i2t/recall@5"])
-    assert again == {"svg": drawn["plot.svg"], "pdf": drawn["plot.pdf"]}
+    assert draw_runs(xmodal.compare(groups).runs, ["shapes_own/i2t/recall@5"]) == drawn

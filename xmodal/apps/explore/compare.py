@@ -2,13 +2,13 @@ r"""Results of several models side by side: tables, paired differences, ranks an
 
     python -m xmodal compare multitask=runs/quickstart other=results/other
     python -m xmodal compare runs/a runs/b --metrics=shapes/i2t/recall@1 --latex
-    python -m xmodal compare "runs/a_*" b=runs/b_0,runs/b_1 results/c --figure=seeds
+    python -m xmodal compare "runs/a_*" b=runs/b_0,runs/b_1 results/c
     python -m xmodal compare runs/a --clip_benchmark > results.csv
 
 The command prints the table, and the paired differences of the first model from every other one. A
 pattern, a list, or a folder of runs `seed_*` names the runs of several seeds: the table has their
 means and standard deviations, and differences are tested over the runs, paired if both models have
-the same seeds; --figure draws the means and every run.
+the same seeds; `xmodal leaderboard` draws the means and every run.
 """
 
 import functools
@@ -25,11 +25,10 @@ from xmodal.apps.analysis.metric_tables import check_labels, choose_metrics
 from xmodal.apps.arguments import make_parser, name_list, read_names
 from xmodal.apps.explore.clip_benchmark import format_clip_benchmark
 from xmodal.apps.explore.result_folders import find_runs, match_evaluations, read_seed
-from xmodal.apps.explore.seed_plot import draw_runs
 from xmodal.core import console
 from xmodal.core.config import lookup
 from xmodal.core.errors import UserError
-from xmodal.core.files import read_numbers, write_files
+from xmodal.core.files import read_numbers
 from xmodal.core.text_table import Bold, format_table
 from xmodal.evals.reports.evaluation import SINGLE, load_ranks
 from xmodal.evals.reports.metrics import lower_is_better
@@ -48,16 +47,11 @@ def main() -> None:
     parser = make_parser("compare", __doc__)
     parser.add_argument("models", nargs="+", metavar="[NAME=]FOLDER", help="runs or results")
     parser.add_argument("--metrics", type=name_list, help="tags, * for any characters")
-    parser.add_argument(
-        "--figure", metavar="NAME", help="writes NAME.svg and .pdf, of several runs"
-    )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--latex", action="store_true", help="LaTeX in place of Markdown")
     kind.add_argument("--clip_benchmark", action="store_true", help="only CLIP_benchmark's CSV")
     args = parser.parse_args()
     comparison = compare(read_names(args.models))
-    if args.figure and not comparison.runs:
-        raise UserError("--figure draws runs of several seeds; name several for every model.")
     if args.clip_benchmark:
         print(format_clip_benchmark(comparison.metrics), end="")
         return
@@ -66,10 +60,6 @@ def main() -> None:
     ours, *others = comparison.metrics
     tables = (comparison.differences(ours, each, format, args.metrics) for each in others)
     print("\n".join(tables), end="")
-    if args.figure:
-        files = draw_runs(comparison.runs, comparison.choose(args.metrics))
-        folder, name = os.path.split(args.figure)
-        write_files(folder or ".", {f"{name}.{end}": content for end, content in files.items()})
 
 
 def compare(results: Mapping[str, str | os.PathLike]) -> "Comparison":
