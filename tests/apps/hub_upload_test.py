@@ -11,7 +11,7 @@ from tests.api.converted_models import MODELS, save_converted
 from tests.api.tiny_dual_encoder import make_texts, save_run
 from tests.fake_hub import fake_hub as fake_hub
 from xmodal.api.exporting import export_model
-from xmodal.apps import export, hub_upload
+from xmodal.apps import export
 from xmodal.core.errors import UserError
 
 
@@ -58,8 +58,3 @@ def test_a_text_that_is_there_is_kept_and_metrics_may_be_missing(fake_hub, tmp_p
 def test_a_folder_that_does_not_exist(tmp_path):
     with pytest.raises(UserError, match="does not exist: name the output of `xmodal export`"):
         xmodal.push_to_hub(tmp_path / "missing", "lab/tiny")
-
-
-def test_a_bundle_without_metrics_has_none_in_its_card(tmp_path):
-    (tmp_path / "bundle.json").write_text('{"source": {"name": "converted"}}')
-    assert hub_upload._list_metrics(tmp_path) == []
