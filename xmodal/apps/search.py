@@ -44,7 +44,8 @@ _PACKAGED = "pip:efficientnet_lite2"
 def main() -> None:
     """Runs the command that the arguments name."""
     args = _parse()
-    args.run(args)
+    commands = {"build": _build, "query": _query, "serve": _serve, "duplicates": _duplicates}
+    (commands | {"folder": _search_folder})[args.command](args)
 
 
 def _build(args: argparse.Namespace) -> None:
@@ -190,9 +191,6 @@ def _parse() -> argparse.Namespace:
     for each in (serve, folder):
         add_server(each)
         each.add_argument("--open", action="store_true", help="open the page in the browser")
-    runs = {build: _build, query: _query, serve: _serve, duplicates: _duplicates}
-    for each, run in (runs | {folder: _search_folder}).items():
-        each.set_defaults(run=run)
     for each in (query, serve, folder):
         uncorrected = (
             "rank by the similarity alone, even if images of the training crowd out others"
