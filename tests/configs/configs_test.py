@@ -186,7 +186,7 @@ def test_small_variant_trains_two_steps(name, argument, few_shapes, tmp_path, ca
     config.total_steps, config.log_every, config.data.data_dir = 2, 1, few_shapes
     config.batch_size = 8  # The sizes of the config take longer and show no more.
     shrink(config)
-    config.tensorboard.update(queries=0, pairs=0, projector=0)
+    config.tensorboard.update(queries=0, projector=0)
     for evaluator in config.evals.values():
         if "bootstrap_samples" in evaluator:
             evaluator.bootstrap_samples = 10

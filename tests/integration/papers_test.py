@@ -56,7 +56,7 @@ def get_config(name, few_shapes, total_steps=STEPS):
     if name == "sgraf":  # Tiles of few pairs.
         config.tasks.i2t.loss.options.update({"engine": "ring", "chunk_size": 3})
     shrink(config)
-    config.tensorboard.update(queries=0, pairs=0, projector=0)  # see `run_folder_test`
+    config.tensorboard.update(queries=0, projector=0)  # see `run_folder_test`
     used = {tag.partition("/")[0] for tag in PAPERS[name]}
     config.evals = {key: value.to_dict() for key, value in config.evals.items() if key in used}
     for evaluator in config.evals.values():

@@ -204,7 +204,8 @@ class TensorBoardConfig:
     """`config.tensorboard`: pictures of evaluations and the projector, for TensorBoard.
 
     Attributes:
-      queries: number of queries per direction of every benchmark, drawn with the items they find.
+      queries: number of queries per direction of every benchmark, drawn with the items they find;
+        0 for neither queries nor histograms of similarities.
       projector: number of images in the projector, with a caption each, after the last evaluation.
     """
 
@@ -234,6 +235,8 @@ class Views:
         if not isinstance(evaluator, BenchmarksEvaluator):
             return
         self._shown[name] = source, evaluator.split
+        if not self._config.queries:
+            return
         rankings = functools.cache(evaluator.open_rankings(source))
         for tag, drawn in draw_scores(evaluator, source, results).items():
             start = f"{name}/{tag.rpartition('/')[2]}/similarity"

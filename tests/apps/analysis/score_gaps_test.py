@@ -29,7 +29,7 @@ def test_the_figure_of_a_run(few_shapes, tmp_path, monkeypatch, capsys):
     config = cmcm_clue.get_config("quick,base")
     shrink(config)
     config.total_steps, config.batch_size, config.data.data_dir = 1, 8, few_shapes
-    config.tensorboard.update(queries=0, pairs=0, projector=0)
+    config.tensorboard.update(queries=0, projector=0)
     config.evals = {"pools": config.evals.pools.to_dict() | {"every": 1}}
     loop.train(config, str(tmp_path / "run"))
     capsys.readouterr()
