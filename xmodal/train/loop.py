@@ -95,12 +95,7 @@ def _train(
         compiled = compile_step(run, state, features) if first_step < total_steps else None
         # Only now: what the start allocated is not needed again.
         keep_freed_memory(jax.default_backend())
-        # Before the config, because a concurrent evaluation waits for the config.
-        run_folder.save_records(run_dir, run.records)
-        _save_training_items(run, run_dir)
-        has_texts = settings.data.text is not None
-        words = data.load_vocabulary(settings.data, settings.train_split) if has_texts else None
-        run_folder.save_config(run_dir, run.config, words)
+        _write_folder(run, run_dir)
         # Before the writers, so that a second SIGTERM does not end the last writes.
         stop_requested = stack.enter_context(stop_signal())
         saver = stack.enter_context(
@@ -173,14 +168,18 @@ def _train(
     return True
 
 
-def _save_training_items(run: Run, run_dir: str) -> None:
-    """Writes which of a user's images the run trains on, for search to recognize them."""
-    settings = run.settings
-    if processes.index() == 0 and data.follows_files(settings.data):
-        split = settings.train_split
-        items = data.eval_split(settings.data, split=split, train_split=split)
+def _write_folder(run: Run, run_dir: str) -> None:
+    """Writes what describes the run: its records, the user's images it trains on, its config."""
+    source, split = run.settings.data, run.settings.train_split
+    run_folder.save_records(run_dir, run.records)
+    if processes.index() == 0 and data.follows_files(source):
+        # Search recognizes them.
+        items = data.eval_split(source, split=split, train_split=split)
         hashes = items.image_hashes.tolist()
         run_folder.save_training_items(run_dir, hashes, items.caption_texts)
+    words = data.load_vocabulary(source, split) if source.text is not None else None
+    # Last, because a concurrent evaluation waits for it.
+    run_folder.save_config(run_dir, run.config, words)
 
 
 def make_batches(

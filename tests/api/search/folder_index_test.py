@@ -17,7 +17,7 @@ from tests.api.search.pictures_test import draw_noise, save_pictures
 from xmodal.api.model import Model
 from xmodal.api.search import folder_index
 from xmodal.api.search.folder_index import Changes, update
-from xmodal.api.search.hubs import TrainingItems
+from xmodal.api.search.hubness import TrainingItems
 from xmodal.train.folder import folder_lock
 
 

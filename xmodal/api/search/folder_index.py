@@ -17,7 +17,7 @@ from etils import epath
 
 from xmodal.api.model import Model
 from xmodal.api.search.gallery import IndexGallery, embed_items
-from xmodal.api.search.hubs import read_training_items
+from xmodal.api.search.hubness import read_training_items
 from xmodal.api.search.index import CARD, Index
 from xmodal.api.search.items import from_images
 from xmodal.core.errors import UserError

@@ -38,7 +38,7 @@ def as_json(query: str, hits: Sequence[Hit], notes: Sequence[str]) -> str:
 
 
 def show_item(item: str, picture: Picture | None, notes: Sequence[str], mark: str = "") -> PageItem:
-    """Returns a picture with its name, that of its file, which it links to; see `PageItem`."""
+    """Returns a picture with its file name and a link to the file; see `PageItem`."""
     path = pathlib.Path(item)
     name, link = (path.name, path.as_uri()) if path.is_absolute() else (item, "")
     return PageItem(name, picture, name, notes, mark, link)

@@ -44,7 +44,7 @@ class IndexGallery:
       folder: the folder that these are all pictures of, see `folder_index`; else "".
       files: path -> size and time of its files when they were read, with those left out.
       trained: which items the model was trained on, bool [N]; None if that is unknown.
-      penalties: what the scores of texts with the items lose, float32 [N], see `hubs`.
+      penalties: what the scores of texts with the items lose, float32 [N], see `hubness`.
     """
 
     names: Sequence[str]

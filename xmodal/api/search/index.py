@@ -19,7 +19,7 @@ from etils import epath
 from xmodal.api.bundles import CARD as BUNDLE
 from xmodal.api.loading import load
 from xmodal.api.model import Model
-from xmodal.api.search import KINDS, hubs
+from xmodal.api.search import KINDS, hubness
 from xmodal.api.search.gallery import IndexGallery, embed_items
 from xmodal.api.search.items import SearchItems, from_values
 from xmodal.api.search.nearest import OF_UNIT_VECTORS
@@ -63,8 +63,8 @@ class Index:
     Attributes:
       model: embeds queries.
       galleries: "image" and "caption" -> items, if there are any.
-      is_corrected: whether the scores of texts with images are corrected, see `hubs`, if the model
-        was trained on some of the images. It may be changed.
+      is_corrected: whether the scores of texts with images are corrected, see `hubness`, if some of
+        the images were trained on. It may be changed.
     """
 
     def __init__(self, model: Model, galleries: Mapping[str, IndexGallery]) -> None:
@@ -100,15 +100,15 @@ class Index:
         if not items:
             raise UserError("There is nothing to index: pass images, captions or both.")
         galleries = {kind: embed_items(model, kind, x) for kind, x in items.items()}
-        training = hubs.read_training_items(model)
+        training = hubness.read_training_items(model)
         if training and (gallery := galleries.get("image")):
             pairs = zip(items["image"].names, items["image"].read(), strict=True)
             pictures = (each for name, each in pairs if name not in gallery.left_out)
             gallery.trained = training.has_trained_on(pictures)
         return cls(model, galleries).complete(training, recall)
 
-    def complete(self, training: hubs.TrainingItems | None, recall: float = 0.95) -> Self:
-        """Prepares the search of items that were embedded; see `build`, and `hubs` for training."""
+    def complete(self, training: hubness.TrainingItems | None, recall: float = 0.95) -> Self:
+        """Prepares the search of embedded items; see `build`, and `hubness` for training."""
         bank = None
         for gallery in self.galleries.values():
             if not len(gallery.names):
@@ -118,10 +118,11 @@ class Index:
                 )
         if training and self.trained and self.model.similarity_name in OF_UNIT_VECTORS:
             gallery, captions = self.galleries["image"], training.captions
-            bank = np.asarray(self.model.embed_texts(captions[:: -(-len(captions) // hubs.BANK)]))
+            every = -(-len(captions) // hubness.BANK)
+            bank = np.asarray(self.model.embed_texts(captions[::every]))
             scorer = make_scorer(self.model, gallery.vectors, "image", "caption")
             count = max(1, round(len(bank) / len(training.images)))
-            gallery.penalties = hubs.compute_penalties(scorer, bank, gallery.vectors, count)
+            gallery.penalties = hubness.compute_penalties(scorer, bank, gallery.vectors, count)
         for kind, gallery in self.galleries.items():
             is_large = len(gallery.names) >= _WORTH_LISTS
             if is_large and recall < 1 and importlib.util.find_spec("faiss"):

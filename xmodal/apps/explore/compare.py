@@ -123,7 +123,7 @@ class Comparison:
 
     @property
     def places(self) -> dict[str, list[epath.Path]]:
-        """Model -> the folders of its evaluations, of several runs those of the first one."""
+        """The evaluation folders of every model; for several runs, those of the first one."""
         return {
             name: [*self._evaluations[runs[0]].values()] for name, runs in self._folders.items()
         }
@@ -248,7 +248,7 @@ class Comparison:
         return low > other_high or high < other_low
 
     def limits(self, model: str, tag: str) -> tuple[float, float]:
-        """Returns the interval of a metric, of several runs that of their mean; or the value."""
+        """Returns the interval of a metric or its mean over runs; the value twice without one."""
         numbers = self.metrics[model]
         if values := self.runs.get(model, {}).get(tag):
             mean = compare_means({tag: values}, {tag: [0.0] * len(values)}, "runs")[tag]

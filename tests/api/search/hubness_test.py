@@ -10,9 +10,9 @@ from data_prep.building.image_check import checked_image
 from data_prep.same_text import content_hash
 from tests.api.search.pictures_test import draw_noise
 from xmodal.api.model import Model
-from xmodal.api.search import hubs
+from xmodal.api.search import hubness
 from xmodal.api.search.gallery import IndexGallery
-from xmodal.api.search.hubs import TrainingItems, compute_penalties, read_training_items
+from xmodal.api.search.hubness import TrainingItems, compute_penalties, read_training_items
 from xmodal.api.search.index import Index
 from xmodal.api.search.nearest import Scorer
 from xmodal.similarity import make_similarity
@@ -33,7 +33,7 @@ def test_pictures_of_the_training_are_recognized_as_files_and_contents(tmp_path)
 
 
 def test_penalties_are_those_of_csls(monkeypatch):
-    monkeypatch.setattr(hubs, "_BLOCK", 7)
+    monkeypatch.setattr(hubness, "_BLOCK", 7)
     rng = np.random.default_rng(0)
     bank, items = rng.normal(size=(9, 4)), rng.normal(size=(20, 4))
     scorer = Scorer(make_similarity({"name": "cosine"}), {})
