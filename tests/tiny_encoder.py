@@ -82,8 +82,8 @@ class TracedOnce(Run):
 
 def make_parts(config, devices=8, **shapes):
     """The parts of a run, without a dataset; `shapes` of one item replace those of columns."""
-    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
     settings = read_settings(config)
+    mesh = settings.mesh.make(jax.devices()[:devices])
     columns = batch_spec(config)
     for name, shape in shapes.items():
         columns[name] = jax.ShapeDtypeStruct((config.batch_size, *shape), np.uint8)

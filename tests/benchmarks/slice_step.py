@@ -14,7 +14,6 @@ from absl import flags, logging
 
 from tests.benchmarks.main_memory import count_moved
 from xmodal.apps import config_flag
-from xmodal.core.mesh import make_mesh
 from xmodal.train import costs
 from xmodal.train.compiled_step import lower_step
 from xmodal.train.resolve import resolve
@@ -37,7 +36,7 @@ def main(argv: list[str]) -> None:
     del argv
     logging.set_verbosity(logging.WARNING)
     devices = costs.slice_devices(TOPOLOGY.value)
-    run = resolve(config_flag.read_config(), mesh=make_mesh(devices), needs_data=False)
+    run = resolve(config_flag.read_config(), devices=devices, needs_data=False)
     tflops, bandwidth = _SPEEDS[devices[0].device_kind]
     for layout, lowered in lower_step(run, run.state_shapes).items():
         compiled = lowered.compile()

@@ -67,18 +67,19 @@ def compute_dense():
 
 
 @pytest.mark.parametrize(
-    ("name", "devices"),
+    ("name", "devices", "fsdp"),
     [
-        ("dense", 8),
-        *(("chunked", number) for number in (1, 2, 8)),
-        *(("ring", number) for number in (1, 2, 4, 8)),
+        ("dense", 8, 1),
+        *(("chunked", number, 1) for number in (1, 2, 8)),
+        *(("ring", number, 1) for number in (1, 2, 4, 8)),
+        *((name, 8, 4) for name in ("dense", "chunked", "ring")),
     ],
 )
-def test_engines_agree_on_any_number_of_devices(name, devices):
+def test_engines_agree_on_any_mesh(name, devices, fsdp):
     host = make_batch(24)
     params = {"scale": jnp.float32(1.5)}
     expected = compute_dense()
-    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+    mesh = mesh_lib.make_mesh(jax.devices()[:devices], fsdp)
     batch = mesh_lib.global_batch(host, mesh)
     params = jax.device_put(params, mesh_lib.replicated(mesh))
     function = jax.jit(

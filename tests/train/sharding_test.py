@@ -1,9 +1,15 @@
+import functools
+
+import jax
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
-from xmodal.core.mesh import make_mesh
-from xmodal.train.tree import largest_dimension_sharded, tree_shardings
+from tests import tiny_encoder as tiny
+from xmodal.core.errors import UserError
+from xmodal.core.mesh import batch_sharded, make_mesh
+from xmodal.train.sections import MeshConfig
+from xmodal.train.tree import RULES, largest_dimension_sharded, tree_shardings
 
 
 @pytest.mark.parametrize(
@@ -32,3 +38,46 @@ def test_the_first_rule_that_matches_wins():
     homes = tree_shardings(TREE, rules, make_mesh())["params"]
     assert homes["text"]["w"].spec == PartitionSpec("data")
     assert homes["image"]["w"].spec == PartitionSpec()
+
+
+def test_parameters_are_split_over_the_second_axis_of_the_mesh():
+    mesh = MeshConfig(fsdp=4).make()
+    assert dict(mesh.shape) == {"data": 2, "fsdp": 4}
+    home = largest_dimension_sharded(mesh, (1024, 516))
+    assert home.spec == PartitionSpec("fsdp")
+    assert home.shard_shape((1024, 516)) == (256, 516)
+    assert batch_sharded(mesh).shard_shape((16, 3)) == (2, 3)
+
+
+def test_axes_must_have_all_devices():
+    assert dict(MeshConfig(data=8).make().shape) == {"data": 8}
+    with pytest.raises(UserError, match=r"2 x 3 devices, but there are 8"):
+        MeshConfig(fsdp=3).make()
+
+
+def test_a_second_axis_changes_no_update(monkeypatch):
+    monkeypatch.setitem(RULES, "fsdp", functools.partial(split_first_dimension, RULES["replicated"]))
+    config = tiny.make_config()
+    expected, losses = train(tiny.make_parts(config))
+    config.sharding, config.mesh = [(".*", "fsdp")], {"fsdp": 4}
+    parts = tiny.make_parts(config)
+    found, found_losses = train(parts)
+    np.testing.assert_allclose(found_losses, losses, rtol=1e-5)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), found, expected)
+
+
+def split_first_dimension(otherwise, mesh, shape):
+    """The arrays of the tiny model are too small for the rule itself."""
+    if not shape or shape[0] % mesh.shape["fsdp"]:
+        return otherwise(mesh, shape)
+    return NamedSharding(mesh, PartitionSpec("fsdp"))
+
+
+def train(parts):
+    """Parameters after three steps, and the losses."""
+    state, losses = tiny.start(parts), []
+    compiled = tiny.compile_step(parts, state)
+    for number in range(3):
+        state, scalars = tiny.run_step(parts, compiled, state, tiny.make_batch(number), number)
+        losses.append(float(scalars["train/loss"]))
+    return tiny.copy(state.params), losses

@@ -8,15 +8,20 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-BATCH_AXIS = "data"
+BATCH_AXIS, FSDP_AXIS = "data", "fsdp"
 
 
-def make_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """Makes the mesh of all given devices (default: all), with one axis called `data`."""
+def make_mesh(devices: Sequence[jax.Device] | None = None, fsdp: int = 1) -> Mesh:
+    """Makes the mesh of all given devices (default: all).
+
+    Its axis is called `data`. With `fsdp` > 1, a second one, `fsdp`, has so many devices. Rows of
+    batches are split over all devices, whatever the axes.
+    """
     devices = jax.devices() if devices is None else list(devices)
+    axes = {BATCH_AXIS: len(devices) // fsdp} | ({FSDP_AXIS: fsdp} if fsdp > 1 else {})
     # The compiler places intermediate values; embedding look-ups refuse explicit axes.
-    types = (jax.sharding.AxisType.Auto,)
-    return jax.make_mesh((len(devices),), (BATCH_AXIS,), types, devices=devices)
+    types = (jax.sharding.AxisType.Auto,) * len(axes)
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), types, devices=devices)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
@@ -26,7 +31,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 def batch_sharded(mesh: Mesh) -> NamedSharding:
     """The leading dimension split over the devices."""
-    return NamedSharding(mesh, PartitionSpec(BATCH_AXIS))
+    return NamedSharding(mesh, PartitionSpec(mesh.axis_names))
 
 
 def split_rows(tree: Any, mesh: Mesh | None) -> Any:

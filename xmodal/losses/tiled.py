@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from xmodal.core.mesh import BATCH_AXIS
 from xmodal.losses.terms import BlockItems, Job, State, Weights, merge, reduce_block
 from xmodal.similarity.tiles import add_at, choose_size, pad, take
 
@@ -41,24 +40,24 @@ def reduce_tiles(
       mesh: device mesh, or None.
       is_ring: whether columns visit one device after the other; else every device gathers them.
     """
-    devices = 1 if mesh is None else mesh.size
+    devices, axes = (1, ()) if mesh is None else (mesh.size, mesh.axis_names)
 
     def reduce_all(rows: BlockItems, columns: BlockItems, params: Any) -> tuple[State, State]:
         if not is_ring:
-            columns = jax.lax.all_gather(columns, BATCH_AXIS, tiled=True)
+            columns = jax.lax.all_gather(columns, axes, tiled=True)
         visits = devices if is_ring else 1
-        found, states = _reduce(job, rows, columns, params, height=rows.ids.shape[0], visits=visits)
+        found, states = _reduce(job, rows, columns, params, height=rows.ids.shape[0], visits=visits, axes=axes)
         states = jax.tree.map(lambda x: x.reshape(devices, -1), states)
         if is_ring:  # On visit v, device d has the columns of device d - v.
-            order = (jax.lax.axis_index(BATCH_AXIS) - jnp.arange(devices)) % devices
+            order = (jax.lax.axis_index(axes) - jnp.arange(devices)) % devices
             states = jax.tree.map(lambda x: x[order], states)
         # Each device gets the states of its own columns from all devices.
-        return found, merge(job, jax.lax.all_to_all(states, BATCH_AXIS, 0, 0))
+        return found, merge(job, jax.lax.all_to_all(states, axes, 0, 0))
 
     if devices == 1:
         found, states = _reduce(job, rows, columns, params)
         return found, merge(job, states)
-    sharded, whole = PartitionSpec(BATCH_AXIS), PartitionSpec()
+    sharded, whole = PartitionSpec(axes), PartitionSpec()
     run = jax.shard_map(
         reduce_all,
         mesh=mesh,
@@ -77,6 +76,7 @@ def _reduce(
     *,
     height: int | None = None,
     visits: int = 1,
+    axes: tuple[str, ...] = (),
 ) -> tuple[State, State]:
     """Reduces the N rows of a device with M columns that visit it, first its own, then others'.
 
@@ -88,7 +88,7 @@ def _reduce(
     width = choose_size(sizes[1], job.chunk_size)
     rows, columns = pad(rows, height), pad(columns, width)
     down, across = rows.ids.shape[0] // height, columns.ids.shape[0] // width
-    grid = _Grid(job, height, width, down, across, visits)
+    grid = _Grid(job, height, width, down, across, visits, axes)
     row_states, column_states = _reduce_grid(grid, rows, columns, params)
 
     def merge_rows(x: jax.Array) -> jax.Array:
@@ -116,6 +116,7 @@ class _Grid:
       down: tiles along the rows.
       across: tiles along the columns.
       visits: number of devices whose columns visit this one, including itself.
+      axes: axes of the mesh, over which columns visit.
     """
 
     job: Job
@@ -124,6 +125,7 @@ class _Grid:
     down: int
     across: int
     visits: int
+    axes: tuple[str, ...]
 
     def cut(
         self, tile: jax.Array, rows: BlockItems, columns: BlockItems
@@ -137,7 +139,7 @@ class _Grid:
         if self.visits == 1:
             return tree
         places = [(i, (i + 1) % self.visits) for i in range(self.visits)]
-        return jax.lax.ppermute(tree, BATCH_AXIS, places)
+        return jax.lax.ppermute(tree, self.axes, places)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

@@ -60,9 +60,9 @@ def check(
     """
     run_folder.check_path(run_dir)
     with folder_lock.hold(run_dir):
-        mesh = mesh_lib.make_mesh(slice_devices(topology)) if topology else None
+        devices = slice_devices(topology) if topology else None
         run = resolve(
-            config, run_dir, mesh=mesh, allow_changes=allow_changes, needs_data=not topology
+            config, run_dir, devices=devices, allow_changes=allow_changes, needs_data=not topology
         )
         evaluation = None if topology else RunEvaluation(run)
         step, costs = compile_all(run)

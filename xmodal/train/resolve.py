@@ -8,15 +8,15 @@ size of the vocabulary, and the metric that selects the best checkpoint.
 import dataclasses
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import jax
 from absl import logging
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from xmodal import data
-from xmodal.core import mesh as mesh_lib
 from xmodal.core import processes
 from xmodal.core.config import check_keys, defaults, flatten_section, lookup, read
 from xmodal.core.errors import UserError
@@ -36,12 +36,13 @@ from xmodal.train.optimization.optimizer import OptimizerConfig
 from xmodal.train.optimization.schedules import read_schedule
 from xmodal.train.run import Run
 from xmodal.train.run_config import RunConfig, fill, read_settings
+from xmodal.train.sections import MeshConfig
 from xmodal.train.step.tasks import check_tasks, make_tasks
 from xmodal.train.tree import check_patterns
 
 # What may differ: no update depends on these, or they choose equivalent implementations.
 _MAY_CHANGE = re.compile(
-    r"(name|log_every|non_finite|best_checkpoint|checkpoint|sharding|tensorboard|profile)(\.|$)"
+    r"(name|log_every|non_finite|best_checkpoint|checkpoint|mesh|sharding|tensorboard|profile)(\.|$)"
     r"|frozen_features\.folder$|init_from\.published$|loggers$"
     r"|data\.(data_dir|manual_dir|ratings_dir|prefetch)$"
     # How a vocabulary is learned; the run already has its own.
@@ -60,7 +61,7 @@ def resolve(
     config: ConfigDict,
     run_dir: str | None = None,
     *,
-    mesh: Mesh | None = None,
+    devices: Sequence[jax.Device] | None = None,
     allow_changes: Collection[str] = (),
     needs_data: bool = True,
 ) -> Run:
@@ -72,7 +73,7 @@ def resolve(
     Args:
       config: the root; it is not changed.
       run_dir: the run's folder; an existing run is resumed. None for no folder.
-      mesh: devices of the run; None for all available ones.
+      devices: devices of the run; None for all available ones.
       allow_changes: see `loop.train`.
       needs_data: whether a missing dataset is an error; if not, `Run.missing` says why, and sizes
         that depend on the dataset are arbitrary.
@@ -82,8 +83,8 @@ def resolve(
         or a difference from the existing run.
       data.DatasetMissingError: the dataset is missing; says how to get it.
     """
-    mesh = mesh_lib.make_mesh() if mesh is None else mesh
     config = inherit(config, run_dir)
+    mesh = read(MeshConfig, "config.mesh", config.get("mesh", {})).make(devices)
     source, before = read(data.DataConfig, "config.data", config.data), Records()
     if run_dir is not None:
         data.check_outside(source, run_dir)

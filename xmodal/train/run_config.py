@@ -19,6 +19,7 @@ from xmodal.train.sections import (
     CheckpointConfig,
     FrozenFeaturesConfig,
     InitConfig,
+    MeshConfig,
     ProfileConfig,
 )
 from xmodal.train.step.step import L2Config
@@ -59,6 +60,7 @@ class RunConfig:
       loggers: what receives the curves, any of "tensorboard", "wandb" and "mlflow", see `loggers`.
       tensorboard: see `TensorBoardConfig`.
       profile: see `ProfileConfig`; None for no trace.
+      mesh: see `MeshConfig`.
       sharding: (regular expression searched in a path of the state, rule) pairs; the first match
         wins, see `tree.tree_shardings`.
     """
@@ -85,6 +87,7 @@ class RunConfig:
     loggers: tuple[str, ...] = setting((TENSORBOARD,), one_of=(TENSORBOARD, *SERVICES))
     tensorboard: TensorBoardConfig = dataclasses.field(default_factory=TensorBoardConfig)
     profile: ProfileConfig | None = None
+    mesh: MeshConfig = MeshConfig()
     sharding: tuple[tuple[str, str], ...] = setting(((".*", "replicated"),), pattern=True)
 
     def __post_init__(self) -> None:

@@ -2,8 +2,12 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import jax
+from jax.sharding import Mesh
+
+from xmodal.core import mesh as mesh_lib
 from xmodal.core.config import setting
 from xmodal.core.errors import UserError
 from xmodal.evals.reports.metrics import lower_is_better, tie_breakers
@@ -148,6 +152,34 @@ class ProfileConfig:
 
     start: int = setting(at_least=0)
     steps: int = setting(5, at_least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshConfig:
+    """`config.mesh`: axes of the device mesh. Batches are split over all devices.
+
+    Attributes:
+      data: devices along the first axis; -1 for all devices divided by `fsdp`.
+      fsdp: devices along the second axis, over which the rule "fsdp" of `config.sharding` splits
+        arrays; along the first one, they are copied. 1 for no second axis: the rule splits them
+        over all devices.
+    """
+
+    data: int = setting(-1, at_least=-1)
+    fsdp: int = setting(1, at_least=1)
+
+    def make(self, devices: Sequence[jax.Device] | None = None) -> Mesh:
+        """Returns the mesh of the given devices (default: all)."""
+        if self.fsdp == 1 and self.data == -1:
+            return mesh_lib.make_mesh(devices)
+        count = len(jax.devices() if devices is None else devices)
+        data = count // self.fsdp if self.data == -1 else self.data
+        if data * self.fsdp != count:
+            raise UserError(
+                f"config.mesh has {data} x {self.fsdp} devices, but there are {count}; set "
+                "config.mesh.fsdp to a divisor of that, and config.mesh.data to -1."
+            )
+        return mesh_lib.make_mesh(devices, self.fsdp)
 
 
 @dataclasses.dataclass(frozen=True)

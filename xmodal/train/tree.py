@@ -192,16 +192,17 @@ def create_state(
 
 
 def largest_dimension_sharded(mesh: Mesh, shape: Sequence[int]) -> NamedSharding:
-    """Splits the largest dimension that the device count divides; replicates if there is none.
+    """Splits the largest dimension that the size of the mesh's last axis divides over that axis.
 
-    The rule of fully sharded data parallelism. Tensors under 2**18 elements stay replicated:
+    The rule of fully sharded data parallelism. Arrays without such a dimension and tensors under 2**18 elements stay replicated:
     gathering them costs more than they save.
     """
-    divisible = [axis for axis, size in enumerate(shape) if size % mesh.size == 0]
+    last = mesh.axis_names[-1]
+    divisible = [axis for axis, size in enumerate(shape) if size % mesh.shape[last] == 0]
     if not divisible or np.prod(shape) < 2**18:
         return mesh_lib.replicated(mesh)
     axis = max(divisible, key=lambda a: shape[a])
-    return NamedSharding(mesh, PartitionSpec(*[None] * axis, mesh_lib.BATCH_AXIS))
+    return NamedSharding(mesh, PartitionSpec(*[None] * axis, last))
 
 
 RULES = {

@@ -6,7 +6,6 @@ import pytest
 
 from configs import cvse
 from tests.integration.papers_test import shrink
-from xmodal.core import mesh as mesh_lib
 from xmodal.evals.scores import completed_concepts
 from xmodal.evals.scores.completed_concepts import find_neighbors
 from xmodal.train.evaluation.run_evaluation import RunEvaluation
@@ -62,7 +61,7 @@ def test_a_run_is_evaluated_with_completed_concepts(few_shapes, tmp_path):
     shapes = {**config.evals.shapes.to_dict(), "benchmarks": ("shapes_own",)}
     config.evals = {"own": shapes, "completed": shapes | {"concepts": "completed"}}
     config.best_checkpoint.metric = "own/shapes_own/mean_recall@10"
-    parts = resolve(config, mesh=mesh_lib.make_mesh(jax.devices()[:1]))
+    parts = resolve(config, devices=jax.devices()[:1])
     evaluation = RunEvaluation(parts)
     state = starting_state(parts, str(tmp_path))
     adapter = evaluation.adapter(state.all_params(), state.model_state)

@@ -19,7 +19,6 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from xmodal.core import mesh as mesh_lib
-from xmodal.core.mesh import BATCH_AXIS
 from xmodal.core.progress import progress
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
 from xmodal.evals.scores.score_files import ScoreFile, hash_arrays
@@ -163,7 +162,7 @@ def _score_blocks(
         )
         return _score_tiles(similarity, params, first, second)[None]
 
-    split = P(BATCH_AXIS)
+    split = P(mesh.axis_names)
     spread = jax.shard_map(
         score, mesh=mesh, in_specs=(P(), split, split), out_specs=split, check_vma=False
     )

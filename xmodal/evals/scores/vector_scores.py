@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xmodal.core.errors import UserError
-from xmodal.core.mesh import BATCH_AXIS, make_mesh, put, to_host
+from xmodal.core.mesh import make_mesh, put, to_host
 from xmodal.evals.scores.score_blocks import HostItems, compute_score_matrix
 from xmodal.evals.scores.score_rows import (
     GROUP,
@@ -49,7 +49,7 @@ class Gallery:
             padding = [(0, -len(part) % group)] + [(0, 0)] * (vectors.ndim - 1)
             with in_precision(self.dtype):
                 prepared = prepare(jnp.asarray(np.pad(part, padding)))
-            self.tiles.append(self._place(jax.tree.map(np.asarray, prepared), P(BATCH_AXIS)))
+            self.tiles.append(self._place(jax.tree.map(np.asarray, prepared), P(mesh.axis_names)))
         self._parts = [to_host(tile, mesh) for tile in self.tiles]  # On a CPU, the same memory.
 
     def queries(self, positions: np.ndarray, height: int) -> Any:
@@ -196,9 +196,10 @@ def _score_tile(score: Any, flips: bool, mesh: Mesh, queries: Any, items: Any) -
     def compute(left: Any, right: Any) -> jax.Array:
         return score(right, left).T if flips else score(left, right)
 
+    axes = mesh.axis_names
     # A score may scan from a constant, whose type does not vary over the devices.
     spread = jax.shard_map(
-        compute, mesh=mesh, in_specs=(P(), P(BATCH_AXIS)), out_specs=P(None, BATCH_AXIS),
+        compute, mesh=mesh, in_specs=(P(), P(axes)), out_specs=P(None, axes),
         check_vma=False,
     )  # fmt: skip
     return spread(queries, items)
@@ -214,7 +215,7 @@ def open_scores(
 
     Args:
       embeddings: items, with their similarity.
-      mesh: devices over whose `data` axis galleries are split; None for one.
+      mesh: devices over which galleries are split; None for one.
       precision: "float32" or "float64", which CPUs compute.
     """
     similarity, given = embeddings.make_similarity(), embeddings.by_modality

@@ -86,7 +86,7 @@ def _split(items: Any, steps: int, mesh: Mesh) -> Any:
     Part j has the items j, j + steps, j + 2 steps, ...: every device splits its own items, and the
     parts are the same on any number of devices.
     """
-    sharding = NamedSharding(mesh, PartitionSpec(None, mesh_lib.BATCH_AXIS))
+    sharding = NamedSharding(mesh, PartitionSpec(None, mesh.axis_names))
 
     def split_column(column: jax.Array) -> jax.Array:
         parts = column.reshape(len(column) // steps, steps, *column.shape[1:]).swapaxes(0, 1)

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from xmodal.core.errors import UserError
-from xmodal.core.mesh import BATCH_AXIS
 from xmodal.data.data_config import LengthBucketing
 from xmodal.models import DualEncoder, Embedding
 from xmodal.models.dual_encoder import MODALITIES
@@ -164,7 +163,7 @@ def embed_by_length(
         places = jnp.argsort(jnp.argsort(ranks))
         return jax.tree.map(place, first, others)
 
-    rows = PartitionSpec(BATCH_AXIS)
+    rows = PartitionSpec(mesh.axis_names)
     devices = functools.partial(jax.shard_map, mesh=mesh, in_specs=rows, out_specs=rows)
     keys = (None, None) if key is None else jax.random.split(key)
     short_inputs, long_inputs = devices(divide)(inputs)
