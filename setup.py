@@ -105,6 +105,8 @@ setuptools.setup(
         # From 3.30, a released lock's file stays, and one that was removed is never locked.
         "filelock>=3.30,<5",
         "flax>=0.12.8,<0.13",
+        # Batches from several processes: `config.data.workers`.
+        "grain>=0.2.18,<0.3",
         # tensorflow-datasets 4.9.10 imports it without asking for it.
         "importlib_resources>=6,<8",
         "h5py>=3.11,<4",

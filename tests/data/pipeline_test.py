@@ -1,12 +1,14 @@
 """Training batches of a small real dataset."""
 
 import collections
+import multiprocessing
 
 import numpy as np
 import pytest
 import tiny_captions_dataset_builder as tiny
 
 from xmodal import data
+from xmodal.core.errors import UserError
 from xmodal.data.datasets import Source
 from xmodal.data.pipeline import choose_captions
 
@@ -190,6 +192,24 @@ def test_an_epoch_of_pairs_shows_every_caption_once_with_its_image(feature_confi
     (batch,) = _batches(config, batch_size=len(expected), total_steps=1)
     pairs = dict(zip(batch["caption_id"][:, 0].tolist(), batch["image_id"].tolist(), strict=True))
     assert pairs == expected
+
+
+def test_processes_make_the_batches_of_threads(few_shapes):
+    config = {
+        "dataset": "crisscrossed_shapes",
+        "data_dir": few_shapes,
+        "image": {"size": 33, "augment": {}},
+        "text": {"vocabulary_size": 200, "max_length": 12},
+    }
+    expected = _batches(config, first_step=2, total_steps=7)
+    for left, right in zip(
+        expected, _batches(config | {"workers": 2}, first_step=2, total_steps=7), strict=True
+    ):
+        _assert_equal(left, right)
+    assert not multiprocessing.active_children()
+    with pytest.raises(UserError, match="has no split"):
+        _batches(config | {"workers": 1, "text": None}, split="tset")
+    assert not multiprocessing.active_children()
 
 
 def test_text_and_image_belong_to_the_ids(feature_config):

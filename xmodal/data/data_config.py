@@ -81,7 +81,9 @@ class DataConfig:
       mined_negatives: folder of `xmodal mine`, from which every pair draws two more images and
         captions, for the loss `quintuplet`; "" for none. Needs "pairs".
       labels: columns of the dataset that batches carry, such as "relations".
-      prefetch: batches prepared ahead of the consumer.
+      prefetch: batches prepared ahead of the consumer by threads.
+      workers: processes that prepare batches instead, see `read_ahead.read_in_processes`, for hosts
+        with many cores; 0 for none.
     """
 
     dataset: str
@@ -99,6 +101,7 @@ class DataConfig:
     mined_negatives: str = ""
     labels: tuple[str, ...] = ()
     prefetch: int = setting(2, at_least=0)
+    workers: int = setting(0, at_least=0)
 
     def __post_init__(self) -> None:
         if self.dataset.startswith(PREFIX):

@@ -1,5 +1,6 @@
 """Training batches: step -> record numbers -> decoded, augmented and tokenized arrays."""
 
+import functools
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from xmodal.data.learned_vocabulary import load_tokenizer
 from xmodal.data.mined_negatives import MinedNegatives, mined_name, open_mined
 from xmodal.data.order import Order
 from xmodal.data.pixels.images import ImageConfig
-from xmodal.data.read_ahead import Batch, read_ahead
+from xmodal.data.read_ahead import Batch, read_ahead, read_in_processes
 from xmodal.data.text.tokenizers import Tokenizer
 
 
@@ -64,10 +65,13 @@ def train_batches(
     config = parse(config)
     rows = batch_size // process_count
     block = slice(process_index * rows, process_index * rows + rows)
-    make_batch = _BatchMaker(
-        config, split, seed, batch_size, block, (devices, parts), features or ()
+    make = functools.partial(
+        _BatchMaker, config, split, seed, batch_size, block, (devices, parts), features or ()
     )
-    return read_ahead(make_batch, range(first_step, total_steps), config.prefetch)
+    steps = range(first_step, total_steps)
+    if config.workers:
+        return read_in_processes(make, steps, config.workers)
+    return read_ahead(make(), steps, config.prefetch)
 
 
 def num_train_examples(config: Mapping[str, Any] | DataConfig, split: str) -> int:

@@ -44,7 +44,7 @@ from xmodal.train.tree import check_patterns
 _MAY_CHANGE = re.compile(
     r"(name|log_every|non_finite|best_checkpoint|checkpoint|mesh|sharding|tensorboard|profile)(\.|$)"
     r"|frozen_features\.folder$|init_from\.published$|loggers$"
-    r"|data\.(data_dir|manual_dir|ratings_dir|prefetch)$"
+    r"|data\.(data_dir|manual_dir|ratings_dir|prefetch|workers)$"
     # How a vocabulary is learned; the run already has its own.
     r"|data\.text\.(vocabulary_size|min_count)$"
     r"|model\.\w+\.encoder\.(remat|remat_policy|unroll|attention|depthwise|form)$"

@@ -73,6 +73,12 @@ class ImageConfig:
         return self.size, self.size, 3
 
 
+def use_threads(count: int) -> None:
+    """Decodes pictures in so many threads; at first, one per core."""
+    global _WORKERS
+    _WORKERS = concurrent.futures.ThreadPoolExecutor(count, "pictures")
+
+
 def prepare_images(
     images: Sequence[bytes], config: ImageConfig, seeds: np.ndarray | None = None
 ) -> np.ndarray:
