@@ -44,16 +44,19 @@ EXTRAS = {
 TESTED = ("annotate", "baselines", "hub", "search", "sweep", "tokenizers", "word2vec")
 EXTRAS["test"] = [
     *(package for name in TESTED for package in EXTRAS[name]),
-    "axe-playwright-python>=0.1.5,<0.2",
     "eccv_caption==0.1.0",
+    "pytest>=8,<10",
+    "pytest-xdist>=3.8,<4",
+]
+# Checks of code, pages and notebooks. Without them, the tests of the latter two are skipped.
+EXTRAS["dev"] = [
+    "axe-playwright-python>=0.1.5,<0.2",
     "import-linter>=2.1,<3",
     "ipykernel>=6.29,<8",
     "mypy>=1.18,<3",
     "nbclient>=0.10,<1",
     "nbformat>=5.10,<6",
     "playwright>=1.50,<2",
-    "pytest>=8,<10",
-    "pytest-xdist>=3.8,<4",
     "ruff>=0.15,<0.18",
 ]
 # Large: reference implementations, a real sentence encoder and services. Without them, the tests

@@ -16,9 +16,8 @@ def chromium():
     if path is None:
         pytest.skip(f"no Chromium on PATH, of {', '.join(NAMES)}")
     # While it runs, its event loop occupies the thread, so no test in the module may have its own.
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
+    library = pytest.importorskip("playwright.sync_api", reason="it comes with the extra 'dev'")
+    with library.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path)
         yield browser
         browser.close()

@@ -31,8 +31,7 @@ quickstart.multitask = smaller
 
 
 def read(name):
-    import nbformat
-
+    nbformat = pytest.importorskip("nbformat", reason="it comes with the extra 'dev'")
     notebook = nbformat.read(ROOT / "colabs" / f"{name}.ipynb", as_version=4)
     nbformat.validate(notebook)
     return notebook
@@ -55,6 +54,7 @@ def execute(few_shapes, tmp_path_factory):
 
     All notebooks share a kernel, which is cleared in between, to reuse compiled functions.
     """
+    pytest.importorskip("nbclient", reason="it comes with the extra 'dev'")
     from jupyter_client import KernelManager
     from nbclient import NotebookClient
     from nbformat.v4 import new_code_cell, new_notebook

@@ -188,7 +188,9 @@ def create_state(
 ) -> TrainState:
     """Returns the state of `init`, sharded like `shapes`; no device holds more than its shard."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, shapes)
-    return jax.jit(init, out_shardings=shardings)(*arguments)
+    # On a CPU, it takes longer to optimize a program that runs once than to run it.
+    options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
+    return jax.jit(init, out_shardings=shardings, compiler_options=options)(*arguments)
 
 
 def largest_dimension_sharded(mesh: Mesh, shape: Sequence[int]) -> NamedSharding:
