@@ -122,6 +122,7 @@ def _start_worker(index: int, count: int) -> None:
     jax.config.update("jax_platforms", "cpu")  # The accelerator is the parent's.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
+    assert parent is not None
 
     def end() -> None:
         parent.join()

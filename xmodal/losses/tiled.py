@@ -46,7 +46,9 @@ def reduce_tiles(
         if not is_ring:
             columns = jax.lax.all_gather(columns, axes, tiled=True)
         visits = devices if is_ring else 1
-        found, states = _reduce(job, rows, columns, params, height=rows.ids.shape[0], visits=visits, axes=axes)
+        found, states = _reduce(
+            job, rows, columns, params, height=rows.ids.shape[0], visits=visits, axes=axes
+        )
         states = jax.tree.map(lambda x: x.reshape(devices, -1), states)
         if is_ring:  # On visit v, device d has the columns of device d - v.
             order = (jax.lax.axis_index(axes) - jnp.arange(devices)) % devices

@@ -87,7 +87,7 @@ class RunConfig:
     loggers: tuple[str, ...] = setting((TENSORBOARD,), one_of=(TENSORBOARD, *SERVICES))
     tensorboard: TensorBoardConfig = dataclasses.field(default_factory=TensorBoardConfig)
     profile: ProfileConfig | None = None
-    mesh: MeshConfig = MeshConfig()
+    mesh: MeshConfig = dataclasses.field(default_factory=MeshConfig)
     sharding: tuple[tuple[str, str], ...] = setting(((".*", "replicated"),), pattern=True)
 
     def __post_init__(self) -> None:

@@ -194,9 +194,9 @@ def create_state(
 
 
 def largest_dimension_sharded(mesh: Mesh, shape: Sequence[int]) -> NamedSharding:
-    """Splits the largest dimension that the size of the mesh's last axis divides over that axis.
+    """Splits the largest dimension that divides over the mesh's last axis; else replicates.
 
-    The rule of fully sharded data parallelism. Arrays without such a dimension and tensors under 2**18 elements stay replicated:
+    The rule of fully sharded data parallelism. Tensors under 2**18 elements stay replicated:
     gathering them costs more than they save.
     """
     last = mesh.axis_names[-1]
