@@ -21,33 +21,29 @@ from tests.benchmarks.turns import compare
 from xmodal.evals.scores import pair_scores
 from xmodal.evals.scores.pair_scores import PairProgram, PairScores
 from xmodal.evals.scores.ragged_tokens import RaggedTokens
-from xmodal.models import make_dual_encoder
+from xmodal.models import Devices, make_dual_encoder
+from xmodal.models.basics import ONE_CPU
 from xmodal.train.pair_functions import make_pair_functions
 
-IMAGE_TOKENS, WIDTH, DEPTH, HEADS, MLP, WORDS, BATCH = 577, 768, 12, 12, 3072, 30522, 8
-SIZES = {"width": WIDTH, "depth": DEPTH, "heads": HEADS, "mlp_dim": MLP, "dtype": "float32"}
-MODEL: dict[str, Any] = {
-    "image": {
-        "encoder": {"name": "precomputed", "features": (IMAGE_TOKENS, WIDTH)},
-        "head": {"name": "mean"},
-        "projection": {"width": 256},
-    },
-    "text": {
-        "encoder": {"name": "bert", "vocab_size": WORDS, "types": 0, **SIZES},
-        "head": {"name": "cls"},
-        "projection": {"width": 256},
-    },
-    "cross_encoder": {"name": "cross_attention"},
-}
+IMAGE_TOKENS, WORDS = 577, 30522
+SIZES: dict[str, Any] = {"width": 768, "depth": 12, "heads": 12, "mlp_dim": 3072}
 
 
-def make_ours(image: np.ndarray, ids: np.ndarray) -> Callable[[], Any]:
-    """Scores of an image [1, R, W] with texts [J, T]."""
-    encoder = make_dual_encoder(MODEL)
+def make_ours(
+    image: np.ndarray, ids: np.ndarray, sizes: dict[str, Any] = SIZES, devices: Devices = ONE_CPU
+) -> Callable[[], Any]:
+    """Scores of an image [1, R, W] with texts [J, T], by a model of these settings."""
+    encoder = {"name": "bert", "vocab_size": WORDS, "types": 0, **sizes}
+    pixels = {"name": "precomputed", "features": image.shape[1:]}
+    towers = {
+        "image": {"encoder": pixels, "head": {"name": "mean"}, "projection": {"width": 256}},
+        "text": {"encoder": encoder, "head": {"name": "cls"}, "projection": {"width": 256}},
+    }
+    model = make_dual_encoder(towers | {"cross_encoder": {"name": "cross_attention"}}, devices)
     words = np.ones((1, ids.shape[1]), np.int32)
     inputs = {"image": {"image": image}, "text": {"text_ids": words, "text_mask": words}}
-    params, _ = jax.jit(lambda key: encoder.init(key, inputs))(jax.random.key(0))
-    functions = make_pair_functions(encoder)
+    params, _ = jax.jit(lambda key: model.init(key, inputs))(jax.random.key(0))
+    functions = make_pair_functions(model)
     assert functions is not None
     bound = functions.bind(params)  # Once, as their model is made once.
     program = PairProgram(dataclasses.replace(functions, bind=lambda params: params), None)
@@ -57,25 +53,37 @@ def make_ours(image: np.ndarray, ids: np.ndarray) -> Callable[[], Any]:
     return lambda: PairScores(program, bound, images, texts).pairs(*at)
 
 
-def make_torch(image: np.ndarray, ids: np.ndarray) -> Callable[[], None]:
-    """See `make_ours`."""
+def make_torch(
+    image: np.ndarray,
+    ids: np.ndarray,
+    sizes: dict[str, Any] = SIZES,
+    device: str = "cpu",
+    backend: str | None = None,
+    batch: int = 8,
+) -> Callable[[], None]:
+    """See `make_ours`, `efficientnet_step.make_torch` for `backend`; `batch` texts per call."""
+    width = sizes["width"]
     config = transformers.BlipTextConfig(
-        vocab_size=WORDS, hidden_size=WIDTH, num_hidden_layers=DEPTH, num_attention_heads=HEADS,
-        intermediate_size=MLP, encoder_hidden_size=WIDTH,
+        vocab_size=WORDS, hidden_size=width, num_hidden_layers=sizes["depth"],
+        num_attention_heads=sizes["heads"], intermediate_size=sizes["mlp_dim"],
+        encoder_hidden_size=width,
     )  # fmt: skip
-    scorer = transformers.BlipTextModel(config, add_pooling_layer=False).eval()
-    head, tokens, words = torch.nn.Linear(WIDTH, 2), torch.tensor(image), torch.tensor(ids)
+    scorer = transformers.BlipTextModel(config, add_pooling_layer=False).eval().to(device)
+    head, tokens = torch.nn.Linear(width, 2).to(device), torch.tensor(image, device=device)
+    compute = torch.compile(scorer, backend=backend) if backend else scorer
 
     @torch.no_grad()
     def score() -> None:
-        for part in words.split(BATCH):
-            found = scorer(
-                input_ids=part,
-                attention_mask=torch.ones_like(part),
-                encoder_hidden_states=tokens.expand(len(part), -1, -1),
-                encoder_attention_mask=torch.ones(len(part), IMAGE_TOKENS),
-            )
-            head(found.last_hidden_state[:, 0])
+        with torch.autocast(device, torch.bfloat16, enabled=backend is not None):
+            for part in torch.tensor(ids, device=device).split(batch):
+                found = compute(
+                    input_ids=part,
+                    attention_mask=torch.ones_like(part),
+                    encoder_hidden_states=tokens.expand(len(part), -1, -1),
+                    encoder_attention_mask=torch.ones(part.shape[0], tokens.shape[1]).to(device),
+                )
+                scores = head(found.last_hidden_state[:, 0])
+        scores.cpu()  # Waits for the device.
 
     return score
 
@@ -88,7 +96,7 @@ def main() -> None:
     args = parser.parse_args()
     pair_scores._MANY_PAIRS = 0
     rng = np.random.default_rng(0)
-    image = rng.normal(size=(1, IMAGE_TOKENS, WIDTH)).astype(np.float32)
+    image = rng.normal(size=(1, IMAGE_TOKENS, SIZES["width"])).astype(np.float32)
     ids = rng.integers(1, WORDS, (args.texts, args.text_tokens))
     calls = {"ours": make_ours(image, ids), "transformers": make_torch(image, ids)}
     compare("blip_pairs", calls, rounds=args.rounds, count=args.texts, tokens=args.text_tokens)

@@ -9,6 +9,7 @@ line of JSON per loss, with the temporaries of each mode in MB per device, as co
 """
 
 import argparse
+import functools
 import importlib.util
 import os
 import pathlib
@@ -43,27 +44,43 @@ def compile_ours(loss: str, engine: str, views: Any, args: argparse.Namespace) -
 
     def compute(views: Any, ids: jax.Array) -> jax.Array:
         used = mesh if args.devices > 1 else None
-        context = losses.Context(ids, ids, score, score.init(), mesh=used)
+        context = losses.Context(ids, score, score.init(), mesh=used)
         mode = {"engine": engine, "chunk_size": args.chunk_size}
         found = losses.LOSSES[name].function(*map(Embedding, views), context, **options, **mode)
         return found[0]
 
     placed = jax.device_put((views, ids), mesh_lib.batch_sharded(mesh))
     compiled = jax.jit(jax.value_and_grad(compute)).lower(*placed).compile()
-    megabytes = compiled.memory_analysis().temp_size_in_bytes / 1e6
+    analysis: Any = compiled.memory_analysis()
+    megabytes = analysis.temp_size_in_bytes / 1e6
     return lambda: jax.block_until_ready(compiled(*placed)), round(megabytes, 1)
 
 
-def make_theirs(loss: str, views: list[np.ndarray]) -> dict[str, Callable[[], float]]:
-    """Returns functions that compute the loss and its gradient, by library."""
+def make_theirs(
+    loss: str,
+    views: list[np.ndarray],
+    device: str = "cpu",
+    backend: str | None = None,
+    dtype: str = "float32",
+) -> dict[str, Callable[[], float]]:
+    """Returns functions that compute the loss and its gradient, by library.
+
+    Args:
+      loss: a key of `LOSSES`.
+      views: float32 [B, D] of both sides.
+      device: as torch names it.
+      backend: that of `torch.compile`; None for eager functions.
+      dtype: of the scores.
+    """
     import torch
 
-    folder = importlib.util.find_spec("open_clip").submodule_search_locations[0]
+    spec: Any = importlib.util.find_spec("open_clip")
+    folder = spec.submodule_search_locations[0]
     spec = importlib.util.spec_from_file_location("losses", pathlib.Path(folder) / "loss.py")
     open_clip: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(open_clip)
-    functional, items = torch.nn.functional, torch.arange(len(views[0]))
-    left, right = (torch.tensor(view, requires_grad=True) for view in views)
+    functional, items = torch.nn.functional, torch.arange(len(views[0]), device=device)
+    left, right = (torch.tensor(view, device=device, requires_grad=True) for view in views)
 
     def softmax() -> Any:
         scores = left @ right.T
@@ -71,18 +88,18 @@ def make_theirs(loss: str, views: list[np.ndarray]) -> dict[str, Callable[[], fl
         return sum(entropies) / 2
 
     def sigmoid() -> Any:
-        signs = 2 * torch.eye(len(items)) - 1
+        signs = 2 * torch.eye(len(items), device=device) - 1
         return -functional.logsigmoid(signs * (left @ right.T)).sum() / len(items)
 
     def hinge_hardest() -> Any:
         scores = functional.normalize(left, dim=-1) @ functional.normalize(right, dim=-1).T
-        positive, own = scores.diagonal(), torch.eye(len(scores), dtype=torch.bool)
+        positive, own = scores.diagonal(), torch.eye(len(scores), device=device).bool()
         sides = (0.2 + scores - positive[:, None], 0.2 + scores - positive[None])
         hinges = [side.clamp(min=0).masked_fill(own, 0).amax(1 - k) for k, side in enumerate(sides)]
         return sum(each.sum() for each in hinges)
 
     found = {"torch": {"softmax": softmax, "sigmoid": sigmoid}.get(loss, hinge_hardest)}
-    one = torch.tensor(1.0)
+    one = torch.tensor(1.0, device=device)
     if loss == "softmax":
         found["open_clip"] = lambda: open_clip.ClipLoss()(left, right, one)
     elif loss == "sigmoid":
@@ -90,11 +107,19 @@ def make_theirs(loss: str, views: list[np.ndarray]) -> dict[str, Callable[[], fl
 
     def run(compute: Callable[[], Any]) -> float:
         left.grad = right.grad = None
-        value = compute()
+        with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
+            value = compute()
         value.backward()
         return value.item()
 
-    return {name: lambda f=compute: run(f) for name, compute in found.items()}
+    if backend:
+        found = {name: torch.compile(compute, backend=backend) for name, compute in found.items()}
+    return {name: functools.partial(run, compute) for name, compute in found.items()}
+
+
+def make_torch(loss: str, views: list[np.ndarray], *mode: str) -> Callable[[], float]:
+    """Returns the function of torch alone, see `make_theirs`."""
+    return make_theirs(loss, views, *mode)["torch"]
 
 
 def main() -> None:

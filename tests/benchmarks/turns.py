@@ -17,6 +17,7 @@ def compare(
     *,
     rounds: int,
     count: int = 1,
+    peak_seconds: float | None = None,
     **facts: Any,
 ) -> None:
     """Prints a line of JSON: medians of wall and CPU seconds per item, and ratios to the first.
@@ -27,6 +28,8 @@ def compare(
         `in_own_process` returns its CPU seconds.
       rounds: timed calls of each, in turn.
       count: items of a call.
+      peak_seconds: seconds that the operations of an item take at the peak of the device; its part
+        of each median is printed as the utilization.
       **facts: printed as they are.
     """
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
@@ -44,23 +47,29 @@ def compare(
         found = {name: statistics.median(each[at] for each in times[name]) for name in calls}
         line |= {f"{name}_{unit}": float(f"{s / count:.4g}") for name, s in found.items()}
         line |= {f"{unit}_of_{n}": round(found[ours] / s, 3) for n, s in found.items() if n != ours}
+        if unit == "seconds" and peak_seconds is not None:
+            shares = {name: count * peak_seconds / s for name, s in found.items()}
+            line |= {f"{name}_utilization": round(share, 3) for name, share in shares.items()}
     print(json.dumps(line | {"processor": describe_processor()}), flush=True)
 
 
-_STEPS: list[Callable[[], None]] = []
+_STEPS: list[Callable[[], Any]] = []
 
 
-def in_own_process(make: Callable[..., Callable[[], None]], *args: Any) -> Callable[[], float]:
-    """Returns a function that calls `make(*args)` in another process and returns its CPU seconds.
+def in_own_process(make: Callable[..., Callable[[], Any]], *args: Any) -> Callable[[], float]:
+    """Returns a function that calls that of `make(*args)` in another process, for its CPU seconds.
 
     Our settings of this process, such as those of its allocator, do not change the rival's speed.
+    A first call starts at once, so that the rival compiles while we do. The process, with its
+    memory on a device, ends with the last reference to the function.
     """
     context = multiprocessing.get_context("spawn")
     pool = concurrent.futures.ProcessPoolExecutor(1, context, _keep, (make, *args))
+    pool.submit(_call)
     return lambda: pool.submit(_call).result()
 
 
-def _keep(make: Callable[..., Callable[[], None]], *args: Any) -> None:
+def _keep(make: Callable[..., Callable[[], Any]], *args: Any) -> None:
     _STEPS.append(make(*args))
 
 
