@@ -121,7 +121,7 @@ def evaluate(
       bootstrap_samples: samples of every interval and correlation, unless `evaluator` names them.
       seed: seed of the bootstrap, unless `evaluator` names it.
       precision: type of the scores of vectors, unless `evaluator` names it.
-      mesh: devices over which galleries are sharded, with one axis, "data"; None for one.
+      mesh: devices over which galleries are split; None for one.
       other: another model to compare with on annotations.
       save_rankings: JSON file for the first 50 items of every query, on annotations; None for none.
       examples: queries of every rule on `page`, which shows their pictures if there are any; 0 for

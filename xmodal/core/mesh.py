@@ -8,8 +8,6 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-BATCH_AXIS, FSDP_AXIS = "data", "fsdp"
-
 
 def make_mesh(devices: Sequence[jax.Device] | None = None, fsdp: int = 1) -> Mesh:
     """Makes the mesh of all given devices (default: all).
@@ -18,7 +16,7 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, fsdp: int = 1) -> Mes
     batches are split over all devices, whatever the axes.
     """
     devices = jax.devices() if devices is None else list(devices)
-    axes = {BATCH_AXIS: len(devices) // fsdp} | ({FSDP_AXIS: fsdp} if fsdp > 1 else {})
+    axes = {"data": len(devices) // fsdp} | ({"fsdp": fsdp} if fsdp > 1 else {})
     # The compiler places intermediate values; embedding look-ups refuse explicit axes.
     types = (jax.sharding.AxisType.Auto,) * len(axes)
     return jax.make_mesh(tuple(axes.values()), tuple(axes), types, devices=devices)

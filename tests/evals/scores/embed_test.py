@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.evals.tiny_split import CAPTIONS, IMAGES, PARAMS, TinySplit, look_up
+from xmodal.core.mesh import make_mesh
 from xmodal.evals import Embedder, make_evaluator, read_options
 from xmodal.evals.reports.summary import summarize
 from xmodal.evals.scores import files
@@ -55,10 +56,9 @@ def test_benchmarks_by_hand():
     assert metrics["shapes/sits/pairs_per_sample"] == 2  # queries are the four images
 
 
-@pytest.mark.parametrize("devices", [1, 8])
-def test_mesh_changes_nothing(devices):
-    auto = (jax.sharding.AxisType.Auto,)
-    mesh = jax.make_mesh((devices,), ("data",), devices=jax.devices()[:devices], axis_types=auto)
+@pytest.mark.parametrize(("devices", "fsdp"), [(1, 1), (8, 1), (8, 4)])
+def test_mesh_changes_nothing(devices, fsdp):
+    mesh = make_mesh(jax.devices()[:devices], fsdp)
     assert run(mesh=mesh) == pytest.approx(run(), nan_ok=True)
 
 

@@ -100,7 +100,7 @@ def compute_benchmarks(
       bootstrap_samples: samples of every correlation.
       seed: seed of their draws.
       budget: bytes that a matrix of scores may take, see `rank_directions`.
-      opening: `mesh`: galleries are sharded over its `data` axis. `precision`: "float32" or
+      opening: `mesh`: devices over which galleries are split. `precision`: "float32" or
         "float64", of scores of vectors. `reranker`, which maps complete rows of scores between
         images and captions to the rows to rank by, while correlations use the original scores; or
         scores pairs, also those of correlations. `task`: whose predictions it uses.

@@ -89,7 +89,7 @@ class Embedder:
     float32 rounding.
 
     Attributes:
-      mesh: items are sharded over its `data` axis; None for one device.
+      mesh: devices over which items are split; None for one device.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Embedder:
           embed: the model's pure embedding function.
           modalities: modalities that the model has, of "image" and "text".
           similarity: the model's similarity, with parameters `params["similarity"]`.
-          mesh: items are sharded over its `data` axis.
+          mesh: see the class.
           predict: predictors by task.
           pairs: a cross-encoder, which reads the `features` of embeddings; None for none.
         """
@@ -210,7 +210,7 @@ class Embedder:
         mesh, ids, is_text = self.mesh, _ID_COLUMNS[modality], modality == "text"
         devices, processes, index = 1, 1, 0
         if mesh is not None:
-            devices, processes = mesh.shape["data"], mesh_lib.process_count(mesh)
+            devices, processes = mesh.size, mesh_lib.process_count(mesh)
             index = jax.process_index() if processes > 1 else 0
         lengths = np.asarray(split.caption_lengths if is_text else np.zeros_like(split.image_ids))
         # Few sizes, because each is compiled.
