@@ -194,6 +194,7 @@ def test_an_epoch_of_pairs_shows_every_caption_once_with_its_image(feature_confi
     assert pairs == expected
 
 
+@pytest.mark.slow
 def test_processes_make_the_batches_of_threads(few_shapes):
     config = {
         "dataset": "crisscrossed_shapes",

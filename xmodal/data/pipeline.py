@@ -55,8 +55,8 @@ def train_batches(
 
     Returns:
       Generator of dicts with the columns of `batch_spec`, b rows each, whose `close` ends its
-      threads. Texts are padded as `config.lay_out` says; the ranks, if any, are the column
-      `text_rank`.
+      threads or processes. Texts are padded as `config.lay_out` says; the ranks, if any, are the
+      column `text_rank`.
 
     Raises:
       UserError: the dataset has fewer examples than a batch needs, or lacks a column.

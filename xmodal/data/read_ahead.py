@@ -84,12 +84,14 @@ def read_in_processes(
     ahead = grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=1)
 
     def wait() -> Generator[Batch, None, None]:
-        with contextlib.closing(iter(ahead)) as found:
-            found.start_prefetch()
-            yield {}
-            yield from found
-        del found
-        gc.collect()  # Frees the last batches, which cycles of its iterators hold.
+        try:
+            with contextlib.closing(iter(ahead)) as found:
+                found.start_prefetch()
+                yield {}
+                yield from found
+        finally:
+            del found
+            gc.collect()  # Frees the last batches, which cycles of its iterators hold.
 
     waiting = wait()
     next(waiting)  # So that `close` ends the processes.
@@ -120,7 +122,8 @@ def _start_worker(index: int, count: int) -> None:
     del index
     images.use_threads(-(-(os.cpu_count() or 1) // count))
     jax.config.update("jax_platforms", "cpu")  # The accelerator is the parent's.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):  # Schedulers send it to all processes.
+        signal.signal(number, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -185,7 +185,7 @@ def _write_folder(run: Run, run_dir: str) -> None:
 def make_batches(
     run: Run, first_step: int, features: Sequence[data.FeatureReader] = ()
 ) -> Generator[dict[str, np.ndarray], None, None]:
-    """Returns this process's rows of every batch from `first_step` on; `close` ends its threads."""
+    """Returns this process's rows of every batch from `first_step` on, see `data.train_batches`."""
     settings = run.settings
     return data.train_batches(
         settings.data,

@@ -40,8 +40,8 @@ PRUNERS = {
 }
 # Config values that do not affect trials.
 _FREE = re.compile(
-    r"config\.(name|log_every|checkpoint|sharding|tensorboard|frozen_features\.folder)(\.|$)"
-    r"|config\.(.+\.)?(data_dir|manual_dir|ratings_dir|prefetch)$"
+    r"config\.(name|log_every|checkpoint|mesh|sharding|tensorboard|frozen_features\.folder)(\.|$)"
+    r"|config\.(.+\.)?(data_dir|manual_dir|ratings_dir|prefetch|workers)$"
 )
 
 
