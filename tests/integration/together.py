@@ -49,10 +49,10 @@ def run(jobs):
         globals()[name](*arguments)
 
 
-def make_mesh_of(count, devices=None):
+def make_mesh_of(count, devices=None, fsdp=1):
     processes = range(jax.process_count())
     first = [each for index in processes for each in jax.local_devices(index)[:count]]
-    return make_mesh(devices or first)
+    return make_mesh(devices or first, fsdp)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def train_here(config_file, folder, devices, **changes):
 def use_devices(patch, number):
     """Runs take only so many devices."""
     mesh = mesh_lib.make_mesh(jax.devices()[:number])
-    patch.setattr(mesh_lib, "make_mesh", lambda devices=None: mesh)
+    patch.setattr(mesh_lib, "make_mesh", lambda *_: mesh)
 
 
 # Features of frozen layers: process 0 writes them and all processes read them.

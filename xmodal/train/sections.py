@@ -170,8 +170,6 @@ class MeshConfig:
 
     def make(self, devices: Sequence[jax.Device] | None = None) -> Mesh:
         """Returns the mesh of the given devices (default: all)."""
-        if self.fsdp == 1 and self.data == -1:
-            return mesh_lib.make_mesh(devices)
         count = len(jax.devices() if devices is None else devices)
         data = count // self.fsdp if self.data == -1 else self.data
         if data * self.fsdp != count:

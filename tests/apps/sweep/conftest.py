@@ -26,7 +26,7 @@ def plan(config):
 def one_device(monkeypatch):
     """One device for whole runs, which take longer on eight."""
     mesh = mesh_lib.make_mesh(jax.devices()[:1])
-    monkeypatch.setattr(mesh_lib, "make_mesh", lambda devices=None: mesh)
+    monkeypatch.setattr(mesh_lib, "make_mesh", lambda *_: mesh)
 
 
 @pytest.fixture
