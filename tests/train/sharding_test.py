@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 
 import jax
@@ -47,6 +48,17 @@ def test_parameters_are_split_over_the_second_axis_of_the_mesh():
     assert home.spec == PartitionSpec("fsdp")
     assert home.shard_shape((1024, 516)) == (256, 516)
     assert batch_sharded(mesh).shard_shape((16, 3)) == (2, 3)
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    id: int
+    process_index: int
+
+
+def test_a_process_has_consecutive_rows():
+    mesh = make_mesh([Device(number, number % 2) for number in range(8)], fsdp=2)
+    assert [device.id for device in mesh.devices.flat] == [0, 2, 4, 6, 1, 3, 5, 7]
 
 
 def test_axes_must_have_all_devices():

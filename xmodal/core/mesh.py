@@ -13,13 +13,15 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, fsdp: int = 1) -> Mes
     """Makes the mesh of all given devices (default: all).
 
     Its axis is called `data`. With `fsdp` > 1, a second one, `fsdp`, has so many devices. Rows of
-    batches are split over all devices, whatever the axes.
+    batches are split over all devices, whatever the axes, and a process has consecutive ones.
     """
-    devices = jax.devices() if devices is None else list(devices)
+    # `jax.make_mesh` mixes the processes of some TPU slices, and refuses some axes.
+    devices = jax.devices() if devices is None else devices
+    ordered = np.array(sorted(devices, key=lambda device: device.process_index))
     axes = {"data": len(devices) // fsdp} | ({"fsdp": fsdp} if fsdp > 1 else {})
     # The compiler places intermediate values; embedding look-ups refuse explicit axes.
     types = (jax.sharding.AxisType.Auto,) * len(axes)
-    return jax.make_mesh(tuple(axes.values()), tuple(axes), types, devices=devices)
+    return Mesh(ordered.reshape(*axes.values()), tuple(axes), types)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
