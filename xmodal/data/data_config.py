@@ -82,8 +82,8 @@ class DataConfig:
         captions, for the loss `quintuplet`; "" for none. Needs "pairs".
       labels: columns of the dataset that batches carry, such as "relations".
       prefetch: batches prepared ahead of the consumer by threads.
-      workers: processes that prepare batches instead, see `read_ahead.read_in_processes`, for hosts
-        with many cores; 0 for none.
+      workers: processes that prepare batches of the training instead, see
+        `read_ahead.read_in_processes`, for hosts with many cores; 0 for none.
     """
 
     dataset: str

@@ -34,9 +34,9 @@ def make_items():
     return views, items, make_params(SAF, views)
 
 
-def compute(devices=1, **options):
+def compute(devices=1, fsdp=1, **options):
     _, items, params = make_items()
-    mesh = mesh_lib.make_mesh(jax.devices()[:devices])
+    mesh = mesh_lib.make_mesh(jax.devices()[:devices], fsdp)
     return score_blocks.compute_score_matrix(SAF, params, *items, mesh=mesh, **options)
 
 
@@ -68,7 +68,7 @@ def test_a_killed_computation_continues_with_the_first_unfinished_block(tmp_path
     finished = np.load(file)
     assert finished.tolist() == [True] * 3 + [False] * (len(finished) - 3)
     rounds[:] = [1] * 4  # The rest is scored, on two devices.
-    np.testing.assert_array_equal(compute(2, folder=tmp_path / "killed"), expected)
+    np.testing.assert_array_equal(compute(2, 2, folder=tmp_path / "killed"), expected)
     assert (len(finished) - 3) / 2 <= len(rounds) - 4 < len(finished) - 3
     rounds[:] = [1] * 4
     np.testing.assert_array_equal(compute(folder=tmp_path / "killed"), expected)

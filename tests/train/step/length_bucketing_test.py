@@ -43,7 +43,7 @@ def test_embeddings_and_gradients_are_those_of_one_length(tower, rows):
     compared = tasks.make_tasks(
         {"t2t": {"views": ("caption_0", "caption_1"), "loss": {"name": "softmax"}}}
     )
-    mesh = mesh_lib.make_mesh(jax.devices()[:8])
+    mesh = mesh_lib.make_mesh(jax.devices()[:8], fsdp=4)
     batch, ranks = make_batch(8 * rows, devices=8, parts=1)
     batch = {name: batch[name] for name in ("text_ids", "text_mask")}
     params, state = model.init(
