@@ -97,7 +97,7 @@ def test_what_leaves_the_learning_alone_may_differ(run_dir):
         "name": "other", "checkpoint.keep_last": 9, "best_checkpoint.metric": "shapes/t2t/recall@1",
         "evals.more": {"type": "benchmarks", "every": 3}, "data.data_dir": "a", "total_steps": 99,
         "frozen_features.folder": "elsewhere", "sharding": ((".*", "fsdp"),),
-        "tasks.i2t.loss.options.engine": "ring",
+        "tasks.i2t.loss.options.engine": "ring", "mesh.fsdp": 2, "data.workers": 2,
     }  # fmt: skip
     assert check(run_dir, changed(values)) == []
 
