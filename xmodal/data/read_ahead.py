@@ -1,5 +1,6 @@
 """Computes batches in threads or in other processes, ahead of their consumer."""
 
+import atexit
 import collections
 import concurrent.futures
 import contextlib
@@ -72,7 +73,11 @@ def read_in_processes(
       workers: number of processes.
     """
     import grain  # It takes a second.
+    from grain.multiprocessing import SharedMemoryArray
 
+    # A thread of grain frees the arrays; at exit, wait for the last ones.
+    SharedMemoryArray.enable_async_del()
+    atexit.register(SharedMemoryArray._del_thread_pool.apply, int)
     if not flags.FLAGS.is_parsed():  # Outside of a command; it reads flags of its own.
         flags.FLAGS.mark_as_parsed()
     batches = grain.MapDataset.source(_Batches(make, numbers)).to_iter_dataset(
