@@ -132,13 +132,13 @@ def test_the_command(of_pixels, search, tmp_path, monkeypatch, capsys):
     command = f"--model={of_pixels}", photos, "--no_serve"
     printed = search(*command)
     assert "4 new, 0 changed, 0 gone\nimages: 4 items, exact search\n" in printed
-    paths[3].unlink()
+    paths[1].unlink()
     printed = search(*command)
     assert "0 new, 0 changed, 1 gone\nimages: 3 items" in printed
     place = printed.split("index in ")[1].strip()
     assert place.startswith(str(tmp_path / "cache"))
-    hits = search("query", f"--index={place}", f"--image={paths[1]}", "--top=1", "--uncorrected")
-    assert str(paths[1]) in hits
+    hits = search("query", f"--index={place}", f"--image={paths[3]}", "--top=1", "--uncorrected")
+    assert str(paths[3]) in hits
     (tmp_path / "others").mkdir()
     paths[0].rename(tmp_path / "others" / "1.png")
     with pytest.raises(SystemExit, match="is not an index of .*others: use another --index"):
