@@ -48,7 +48,7 @@ EXTRAS["test"] = [
     "pytest>=8,<10",
     "pytest-xdist>=3.8,<4",
 ]
-# Checks of code, pages and notebooks. Without them, the tests of the latter two are skipped.
+# Linters, and what the tests of pages and notebooks need, which are skipped without it.
 EXTRAS["dev"] = [
     "axe-playwright-python>=0.1.5,<0.2",
     "import-linter>=2.1,<3",

@@ -5,6 +5,7 @@ import functools
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from configs import base, cxc
 from xmodal.core import mesh as mesh_lib
@@ -95,6 +96,14 @@ def make_parts(config, devices=8, **shapes):
         tasks.make_tasks(settings.tasks),
         columns,
     )
+
+
+def shard_first_dimension(mesh, shape):
+    """The rule "fsdp" for arrays that are too small for it."""
+    last = mesh.axis_names[-1]
+    if not shape or shape[0] % mesh.shape[last]:
+        return mesh_lib.replicated(mesh)
+    return NamedSharding(mesh, PartitionSpec(last))
 
 
 def start(parts, seed=0):

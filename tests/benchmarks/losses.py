@@ -62,14 +62,14 @@ def make_theirs(
     device: str = "cpu",
     backend: str | None = None,
     dtype: str = "float32",
-) -> dict[str, Callable[[], float]]:
+) -> dict[str, Callable[[], np.ndarray]]:
     """Returns functions that compute the loss and its gradient, by library.
 
     Args:
       loss: a key of `LOSSES`.
       views: float32 [B, D] of both sides.
       device: as torch names it.
-      backend: that of `torch.compile`; None for eager functions.
+      backend: backend of `torch.compile`; None for eager functions.
       dtype: of the scores.
     """
     import torch
@@ -105,20 +105,20 @@ def make_theirs(
     elif loss == "sigmoid":
         found["open_clip"] = lambda: open_clip.SigLipLoss()(left, right, one, 0 * one)
 
-    def run(compute: Callable[[], Any]) -> float:
+    def run(compute: Callable[[], Any]) -> np.ndarray:
         left.grad = right.grad = None
         with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
             value = compute()
         value.backward()
-        return value.item()
+        return value.detach().cpu().numpy()
 
     if backend:
         found = {name: torch.compile(compute, backend=backend) for name, compute in found.items()}
     return {name: functools.partial(run, compute) for name, compute in found.items()}
 
 
-def make_torch(loss: str, views: list[np.ndarray], *mode: str) -> Callable[[], float]:
-    """Returns the function of torch alone, see `make_theirs`."""
+def make_torch(loss: str, views: list[np.ndarray], *mode: str) -> Callable[[], np.ndarray]:
+    """Returns only the function that uses torch itself, see `make_theirs`."""
     return make_theirs(loss, views, *mode)["torch"]
 
 
@@ -142,8 +142,6 @@ def main() -> None:
         value = float(ours["dense"][0]()[0])
         for name, run in theirs.items():
             np.testing.assert_allclose(run(), value, rtol=1e-4, err_msg=name)
-        # A number would be CPU seconds.
-        theirs = {name: functools.partial(lambda f: [f()], run) for name, run in theirs.items()}
         calls = {engine: run for engine, (run, _) in ours.items()} | theirs
         memory = {engine: megabytes for engine, (_, megabytes) in ours.items()}
         compare(loss, calls, rounds=args.rounds, temporaries_mb=memory, batch=args.batch_size)

@@ -57,7 +57,7 @@ _STEPS: list[Callable[[], Any]] = []
 
 
 def in_own_process(make: Callable[..., Callable[[], Any]], *args: Any) -> Callable[[], float]:
-    """Returns a function that calls that of `make(*args)` in another process, for its CPU seconds.
+    """Returns a function that calls `make(*args)()` in another process and returns its CPU seconds.
 
     Our settings of this process, such as those of its allocator, do not change the rival's speed.
     A first call starts at once, so that the rival compiles while we do. The process, with its

@@ -4,11 +4,11 @@ import functools
 import jax
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import PartitionSpec
 
 from tests import tiny_encoder as tiny
 from xmodal.core.errors import UserError
-from xmodal.core.mesh import batch_sharded, make_mesh, replicated
+from xmodal.core.mesh import batch_sharded, make_mesh
 from xmodal.train.sections import MeshConfig
 from xmodal.train.tree import RULES, largest_dimension_sharded, tree_shardings
 
@@ -69,7 +69,7 @@ def test_axes_must_have_all_devices():
 
 @pytest.mark.slow
 def test_a_second_axis_changes_no_update(monkeypatch):
-    monkeypatch.setitem(RULES, "fsdp", split_first_dimension)
+    monkeypatch.setitem(RULES, "fsdp", tiny.shard_first_dimension)
     config = tiny.make_config()
     expected, losses = train(tiny.make_parts(config))
     config.sharding, config.mesh = [(".*", "fsdp")], {"fsdp": 4}
@@ -77,13 +77,6 @@ def test_a_second_axis_changes_no_update(monkeypatch):
     np.testing.assert_allclose(found_losses, losses, rtol=1e-5)
     compare = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
     jax.tree.map(compare, found, expected)
-
-
-def split_first_dimension(mesh, shape):
-    """The arrays of the tiny model are too small for the rule itself."""
-    if not shape or shape[0] % mesh.shape["fsdp"]:
-        return replicated(mesh)
-    return NamedSharding(mesh, PartitionSpec("fsdp"))
 
 
 def train(parts):

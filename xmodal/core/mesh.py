@@ -12,8 +12,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 def make_mesh(devices: Sequence[jax.Device] | None = None, fsdp: int = 1) -> Mesh:
     """Makes the mesh of all given devices (default: all).
 
-    Its axis is called `data`. With `fsdp` > 1, a second one, `fsdp`, has so many devices. Rows of
-    batches are split over all devices, whatever the axes, and a process has consecutive ones.
+    Its axis is called `data`. With `fsdp` > 1, a second axis, `fsdp`, has that many devices.
+    Batches are split over all devices by rows, and each process has consecutive rows.
     """
     # `jax.make_mesh` mixes the processes of some TPU slices, and refuses some axes.
     devices = jax.devices() if devices is None else devices

@@ -3,7 +3,6 @@
 import atexit
 import collections
 import concurrent.futures
-import contextlib
 import gc
 import itertools
 import multiprocessing
@@ -64,47 +63,51 @@ def read_in_processes(
 ) -> Generator[Batch, None, None]:
     """Returns the batches of `read_ahead` from other processes, through shared memory.
 
-    Threads of one process wait for each other: a picture of 380 pixels holds the interpreter's lock
-    for a fifth of its time. Each process computes whole batches; `close` ends it.
+    Threads of one process wait for its interpreter lock, which limits hosts with many cores. Each
+    process computes whole batches; `close` ends the processes.
 
     Args:
       make: returns `make_batch`; it is pickled, and called in every process.
       numbers: see `read_ahead`.
       workers: number of processes.
     """
-    import grain  # It takes a second.
+    import grain  # Slow to import.
     from grain.multiprocessing import SharedMemoryArray
 
-    # A thread of grain frees the arrays; at exit, wait for the last ones.
+    # grain frees the arrays in a thread, which must finish before the process exits.
     SharedMemoryArray.enable_async_del()
     atexit.register(SharedMemoryArray._del_thread_pool.apply, int)
-    if not flags.FLAGS.is_parsed():  # Outside of a command; it reads flags of its own.
+    if not flags.FLAGS.is_parsed():  # grain reads absl flags, which only commands parse.
         flags.FLAGS.mark_as_parsed()
     batches = grain.MapDataset.source(_Batches(make, numbers)).to_iter_dataset(
         grain.ReadOptions(_PARALLEL_BATCHES, _PARALLEL_BATCHES)
     )
     processes = grain.MultiprocessingOptions(workers, per_worker_buffer_size=1)
     batches = batches.mp_prefetch(processes, worker_init_fn=_start_worker)
-    # Its thread starts the processes now, not when the first batch is asked for.
-    ahead = grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=1)
+    # Starts the processes now, not when the first batch is requested.
+    prefetched = grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=1)
 
     def wait() -> Generator[Batch, None, None]:
+        found = iter(prefetched)
+        found.start_prefetch()
         try:
-            with contextlib.closing(iter(ahead)) as found:
-                found.start_prefetch()
-                yield {}
-                yield from found
+            yield {}
+            yield from found
         finally:
+            found.close()
             del found
-            gc.collect()  # Frees the last batches, which cycles of its iterators hold.
+            gc.collect()  # Reference cycles in grain's iterators keep the last batches alive.
 
     waiting = wait()
     next(waiting)  # So that `close` ends the processes.
     return waiting
 
 
+_MAKING = threading.Lock()  # A lock cannot be pickled with `_Batches`.
+
+
 class _Batches:
-    """The batches of some numbers, whose function is made by the process that computes them."""
+    """Batches by number; the process that computes them makes their function."""
 
     def __init__(self, make: Callable[[], MakeBatch], numbers: Sequence[int]) -> None:
         self._make, self._numbers = make, numbers
@@ -119,13 +122,10 @@ class _Batches:
         return self._made(self._numbers[at])
 
 
-_MAKING = threading.Lock()
-
-
 def _start_worker(index: int, count: int) -> None:
     """Shares the cores among the processes, leaves signals to the parent, and ends with it."""
     del index
-    images.use_threads(-(-(os.cpu_count() or 1) // count))
+    images.set_threads(-(-(os.cpu_count() or 1) // count))
     jax.config.update("jax_platforms", "cpu")  # The accelerator is the parent's.
     for number in (signal.SIGINT, signal.SIGTERM):  # Schedulers send it to all processes.
         signal.signal(number, signal.SIG_IGN)

@@ -2,7 +2,7 @@
 
 `attend` is the form of all platforms. `attend_fused` never writes the weights to memory, by a
 kernel of cuDNN that only NVIDIA GPUs have. On CPUs, and compiled for TPU v3 and v5e, no fused form
-was better in training (`tests/benchmarks/README.md`).
+was better in training.
 """
 
 import dataclasses

@@ -8,7 +8,6 @@ import pytest
 
 from configs import base, cxc
 from tests import tiny_encoder as tiny
-from xmodal.core import mesh as mesh_lib
 from xmodal.train.step import step
 from xmodal.train.tree import RULES
 
@@ -121,7 +120,7 @@ def test_training_is_that_of_the_whole_batch(name, monkeypatch):
     config = WHOLE[name]()
     whole = Training(config, 1, 1)
     # Every array divisible by 8, however small.
-    monkeypatch.setitem(RULES, "fsdp", shard_first_dimension)
+    monkeypatch.setitem(RULES, "fsdp", tiny.shard_first_dimension)
     config.sharding = [(".*", "fsdp")]
     parts = Training(config, 8, 3)
     sharded = [not leaf.is_fully_replicated for leaf in jax.tree.leaves(parts.state)]
@@ -131,11 +130,6 @@ def test_training_is_that_of_the_whole_batch(name, monkeypatch):
     whole.take_over(parts)
     assert int(whole.state.step) == 3
     assert_close(parts.step()[0], whole.step()[0], 1e-5)
-
-
-def shard_first_dimension(mesh, shape):
-    divides = bool(shape) and shape[0] % len(mesh.devices) == 0
-    return mesh_lib.batch_sharded(mesh) if divides else mesh_lib.replicated(mesh)
 
 
 def assert_same_training(one, other):

@@ -73,8 +73,8 @@ class ImageConfig:
         return self.size, self.size, 3
 
 
-def use_threads(count: int) -> None:
-    """Decodes pictures in so many threads; at first, one per core."""
+def set_threads(count: int) -> None:
+    """Sets the number of threads that decode pictures; the default is one per core."""
     global _WORKERS
     _WORKERS = concurrent.futures.ThreadPoolExecutor(count, "pictures")
 
