@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import statistics
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,12 +62,17 @@ def in_own_process(make: Callable[..., Callable[[], Any]], *args: Any) -> Callab
 
     Our settings of this process, such as those of its allocator, do not change the rival's speed.
     A first call starts at once, so that the rival compiles while we do. The process, with its
-    memory on a device, ends with the last reference to the function.
+    memory on a device, has ended once the last reference to the function is gone.
     """
     context = multiprocessing.get_context("spawn")
     pool = concurrent.futures.ProcessPoolExecutor(1, context, _keep, (make, *args))
     pool.submit(_call)
-    return lambda: pool.submit(_call).result()
+
+    def call() -> float:
+        return pool.submit(_call).result()
+
+    weakref.finalize(call, pool.shutdown)
+    return call
 
 
 def _keep(make: Callable[..., Callable[[], Any]], *args: Any) -> None:
