@@ -71,6 +71,7 @@ def in_own_process(make: Callable[..., Callable[[], Any]], *args: Any) -> Callab
     def call() -> float:
         return pool.submit(_call).result()
 
+    # Collected without this, the pool may still be closing its pipe when Python exits.
     weakref.finalize(call, pool.shutdown)
     return call
 
