@@ -81,7 +81,8 @@ def test_a_round_of_ratings_loses_no_acknowledged_answer(few_shapes, tmp_path):
         working = [pool.submit(answer_all, *each, acknowledged) for each in clients.items()]
         for most in (20, 60):
             while len(acknowledged) < most:
-                assert not any(each.done() for each in working)
+                for each in working:
+                    assert not each.done() or each.exception() is None, each.exception()
                 time.sleep(0.001)
             server.kill()
             sent = dict(acknowledged)
