@@ -1,29 +1,32 @@
 """Tests that steps on a CPU write to the same pages again."""
 
-import statistics
 import subprocess
 import sys
 
 import pytest
 
-PAGES = 3072 * 3072 * 4 // 2**16  # of the program's array, 36 MiB; pages have at most 64 KiB
+PAGES = 5120 * 5120 * 4 // 2**16  # of the program's array, 100 MiB; pages have at most 64 KiB
 PROGRAM = """
 import resource, sys
-import jax, jax.numpy as jnp
+import jax, jax.numpy as jnp, numpy as np
+from xmodal.core import mesh as mesh_lib
 from xmodal.train.reused_memory import compute_in_caller, keep_freed_memory
 
 @jax.jit
-def step(x):
-    large = jnp.arange(3072.0 * 3072).reshape(3072, 3072) * x
+def step(batch):
+    large = jnp.arange(5120.0 * 5120).reshape(5120, 5120) * batch.max()
     return jnp.sum(large / jnp.sum(large))
 
 platform, *rest = sys.argv[1:]
 if rest:
     compute_in_caller()
 keep_freed_memory(platform)
-for _ in range(15):
+mesh = mesh_lib.make_mesh(jax.devices()[:1])
+# JAX copies arrays in another thread if they are large and not aligned.
+rows = np.ones(20_000_001, np.uint8)[1:].reshape(4, -1)
+for _ in range(20):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    step(1.0).block_until_ready()
+    step(mesh_lib.global_batch(rows, mesh)).block_until_ready()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
@@ -33,6 +36,6 @@ for _ in range(15):
 def test_memory_is_kept_for_the_next_step(arguments: str, is_kept: bool) -> None:
     command = [sys.executable, "-c", PROGRAM, *arguments.split()]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
+    faults = [int(number) >= PAGES / 4 for number in found.stdout.split()]
     # Small allocations may split the kept memory in some of the first steps, which then take more.
-    faults = statistics.median(map(int, found.stdout.split()))
-    assert faults < PAGES / 4 if is_kept else faults >= PAGES
+    assert sum(faults) <= 4 if is_kept else all(faults)
