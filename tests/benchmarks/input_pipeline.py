@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=0)
     args = parser.parse_args()
     if args.jpegs and args.workers:
-        numbers, make = range(16 * args.workers), functools.partial(make_prepare, args.jpegs)
+        numbers, make = range(64 * args.workers), functools.partial(make_prepare, args.jpegs)
         threads = pictures_per_second(read_ahead(make(), numbers, 2), 2)
         batches = read_in_processes(make, numbers, args.workers)
         speeds = {"threads": threads, "processes": pictures_per_second(batches, 4 * args.workers)}

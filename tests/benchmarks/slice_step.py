@@ -50,7 +50,7 @@ def main(argv: list[str]) -> None:
             "temporaries_gib": round(found["temporary"], 2),
             "tflop": round(found["TFLOP"], 2),
             "gb_moved": round(moved / 1e9, 1),
-            "compiler_seconds": found["s"],
+            "compiler_seconds": found["s"] if found["s"] > 0 else None,
             "limit_seconds": round(max(found["TFLOP"] / tflops, moved / (bandwidth * 1e9)), 3),
         }
         print(json.dumps(figures), flush=True)

@@ -45,6 +45,7 @@ def main() -> None:
     from xmodal.core.page import Group, Page, PageItem, PageRow, Section
     from xmodal.evals.evaluators.classification import read_lines, to_unit
     from xmodal.evals.evaluators.classifiers import ZeroShotOptions
+    from xmodal.train.reused_memory import reuse_memory
 
     classes = list(dict.fromkeys(read_lines(args.classes)))
     if len(classes) < 2:
@@ -52,6 +53,7 @@ def main() -> None:
     check_writable(args.output)
     options = ZeroShotOptions("zero_shot", templates=tuple(args.templates))
     options.find_prompts("--templates")
+    reuse_memory()
     items, model = from_images(args.images), load(args.model)
 
     def unit(vectors: np.ndarray) -> np.ndarray:

@@ -66,8 +66,10 @@ def _build_together(args: argparse.Namespace) -> None:
     from xmodal.api.search.index import Index
     from xmodal.core import processes
     from xmodal.pretrained.folder import check_new
+    from xmodal.train.reused_memory import reuse_memory
 
     check_new(args.output)
+    reuse_memory()
     readers = {"image": items_lib.from_images, "caption": items_lib.from_captions}
     given = {"image": args.images, "caption": args.captions}
     items = {kind: readers[kind](place) for kind, place in given.items() if place}
@@ -126,9 +128,11 @@ def _search_folder(args: argparse.Namespace) -> None:
     from xmodal.api.loading import load
     from xmodal.api.search import folder_index
     from xmodal.api.search.formats import describe_index
+    from xmodal.train.reused_memory import reuse_memory
 
     if not args.no_serve:
         require_extra("search", "starlette", "uvicorn")
+    reuse_memory()
     folder = os.path.realpath(args.folder)
     place = args.index or str(folder_index.default_place(folder, args.model))
     index, changes = folder_index.update(folder, place, load(args.model))

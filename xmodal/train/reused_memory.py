@@ -1,8 +1,8 @@
-"""Memory of training steps on a CPU, reused from one step to the next.
+"""Memory of functions on a CPU, reused from one call to the next.
 
-XLA allocates the temporaries of a step anew each time. glibc returns blocks of that size to the
+XLA allocates the temporaries of a call anew each time. glibc returns blocks of that size to the
 system, which zeroes every page again when it is first written: a third of the CPU time of an
-EfficientNet's step. It keeps them only for the thread that started the process.
+EfficientNet. It keeps them only for the thread that started the process.
 """
 
 import ctypes
@@ -38,3 +38,9 @@ def keep_freed_memory(platform: str) -> None:
     if hasattr(library, "mallopt"):
         library.mallopt(_MMAP_MAX, 0)
         library.mallopt(_TRIM_THRESHOLD, -1)
+
+
+def reuse_memory() -> None:
+    """Does both, for a command that allocates nothing else before; see `compute_in_caller`."""
+    compute_in_caller()
+    keep_freed_memory(jax.default_backend())
