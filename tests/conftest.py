@@ -1,6 +1,5 @@
 """Every test sees eight virtual CPU devices, so that sharded code is tested with shards."""
 
-import ctypes
 import functools
 import gc
 import logging
@@ -60,11 +59,11 @@ def _forget_compiled_functions():
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     if "jax" in sys.modules and pages * os.sysconf("SC_PAGE_SIZE") > _MEMORY:
         from tests import shared_programs
+        from xmodal.core.reused_memory import return_freed_memory
 
         sys.modules["jax"].clear_caches()
         shared_programs.PROGRAMS.clear()
-        if sys.platform == "linux":  # Its allocator keeps freed memory, which counts again.
-            ctypes.CDLL(None).malloc_trim(0)
+        return_freed_memory()  # What the allocator keeps counts again.
 
 
 @pytest.fixture(scope="session")

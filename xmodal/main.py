@@ -41,8 +41,8 @@ def main(argv: list[str]) -> None:
     # Imported here so that --help and errors in flags or file names appear immediately.
     from xmodal.core import processes
     from xmodal.core.compilation_cache import use_compilation_cache
+    from xmodal.core.reused_memory import compute_in_caller
     from xmodal.train.folder.finished import finished_reports, next_steps
-    from xmodal.train.reused_memory import compute_in_caller
 
     workdir = WORKDIR.value or os.path.join("runs", config.name)
     if not DRY_RUN.value and (reports := finished_reports(config, workdir)):

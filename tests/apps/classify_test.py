@@ -52,6 +52,7 @@ def run(tmp_path, monkeypatch):
 
     def call(*arguments, model):
         monkeypatch.setattr("xmodal.api.loading.load", lambda source: model)
+        monkeypatch.setattr("xmodal.core.reused_memory.reuse_memory", lambda: None)
         output = f"--output={tmp_path / 'sorted'}"
         monkeypatch.setattr(sys, "argv", ["classify", str(folder), "--model=x", output, *arguments])
         classify.main()

@@ -20,9 +20,9 @@ import transformers
 from configs import base, cxc_multitask
 from tests.benchmarks.turns import compare, in_own_process
 from xmodal.core import mesh as mesh_lib
+from xmodal.core.reused_memory import compute_in_caller, keep_freed_memory
 from xmodal.train.compiled_step import compile_step
 from xmodal.train.resolve import build_run
-from xmodal.train.reused_memory import compute_in_caller, keep_freed_memory
 from xmodal.train.run import Run
 from xmodal.train.run_config import fill
 
@@ -56,7 +56,7 @@ def make_ours(run: Run, columns: dict[str, np.ndarray], steps: int = 1) -> Calla
     """Returns a function that makes the next steps of a run."""
     state, number = jax.jit(run.init_state)(run.key_data), 0
     compiled = compile_step(run, state)
-    keep_freed_memory(jax.default_backend())
+    keep_freed_memory()
 
     def step() -> None:
         nonlocal state, number

@@ -34,10 +34,10 @@ from tests.benchmarks import blip_pairs, evaluation, losses
 from tests.benchmarks import efficientnet_step as steps
 from tests.benchmarks.turns import compare, in_own_process
 from xmodal.api.model import Model
+from xmodal.core.reused_memory import compute_in_caller
 from xmodal.evals.scores import pair_scores
 from xmodal.models import Devices
 from xmodal.train.compiled_step import lower_step
-from xmodal.train.reused_memory import compute_in_caller
 
 # Operations per second (bfloat16, dense) of these devices, as published.
 PEAK, PEAK_DEVICES = 989e12, ("NVIDIA H100 80GB HBM3", "NVIDIA H200")

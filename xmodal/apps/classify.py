@@ -43,9 +43,9 @@ def main() -> None:
     from xmodal.api.search.items import from_images
     from xmodal.api.search.pictures import open_upright
     from xmodal.core.page import Group, Page, PageItem, PageRow, Section
+    from xmodal.core.reused_memory import reuse_memory
     from xmodal.evals.evaluators.classification import read_lines, to_unit
     from xmodal.evals.evaluators.classifiers import ZeroShotOptions
-    from xmodal.train.reused_memory import reuse_memory
 
     classes = list(dict.fromkeys(read_lines(args.classes)))
     if len(classes) < 2:
@@ -53,8 +53,9 @@ def main() -> None:
     check_writable(args.output)
     options = ZeroShotOptions("zero_shot", templates=tuple(args.templates))
     options.find_prompts("--templates")
+    items = from_images(args.images)
     reuse_memory()
-    items, model = from_images(args.images), load(args.model)
+    model = load(args.model)
 
     def unit(vectors: np.ndarray) -> np.ndarray:
         return to_unit(np.asarray(vectors), model.name, "classify")

@@ -65,14 +65,14 @@ def _build_together(args: argparse.Namespace) -> None:
     from xmodal.api.search.formats import describe_index
     from xmodal.api.search.index import Index
     from xmodal.core import processes
+    from xmodal.core.reused_memory import reuse_memory
     from xmodal.pretrained.folder import check_new
-    from xmodal.train.reused_memory import reuse_memory
 
     check_new(args.output)
-    reuse_memory()
     readers = {"image": items_lib.from_images, "caption": items_lib.from_captions}
     given = {"image": args.images, "caption": args.captions}
     items = {kind: readers[kind](place) for kind, place in given.items() if place}
+    reuse_memory()
     model = load(args.model, step=args.step, devices=jax.devices())
     if args.dataset:
         found = items_lib.from_dataset(dataset_section(args), model.images)
@@ -128,7 +128,7 @@ def _search_folder(args: argparse.Namespace) -> None:
     from xmodal.api.loading import load
     from xmodal.api.search import folder_index
     from xmodal.api.search.formats import describe_index
-    from xmodal.train.reused_memory import reuse_memory
+    from xmodal.core.reused_memory import return_freed_memory, reuse_memory
 
     if not args.no_serve:
         require_extra("search", "starlette", "uvicorn")
@@ -139,6 +139,7 @@ def _search_folder(args: argparse.Namespace) -> None:
     print(f"{folder}: {changes.new:,} new, {changes.changed:,} changed, {changes.gone:,} gone")
     print(describe_index(index, place))
     if not args.no_serve:
+        return_freed_memory()  # The server may run for days.
         _serve_index(index, folder, args)
 
 

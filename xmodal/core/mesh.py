@@ -40,15 +40,12 @@ def split_rows(tree: Any, mesh: Mesh | None) -> Any:
 
 
 def global_batch(batch: Any, mesh: Mesh) -> Any:
-    """Joins every process's rows of a tree into global arrays, split over the mesh by rows.
-
-    On CPUs, they are copied when it returns: JAX computes a function in the thread that calls it,
-    see `xmodal.train.reused_memory`, only if its arguments are.
-    """
+    """Joins every process's rows of a tree into global arrays, split over the mesh by rows."""
     join = functools.partial(jax.make_array_from_process_local_data, batch_sharded(mesh))
     arrays = jax.tree.map(join, batch)
-    is_on_cpus = mesh.devices.flat[0].platform == "cpu"
-    return jax.block_until_ready(arrays) if is_on_cpus else arrays
+    if mesh.devices.flat[0].platform == "cpu":  # See `reused_memory.compute_in_caller`.
+        jax.block_until_ready(arrays)
+    return arrays
 
 
 def pad_rows(array: np.ndarray, rows: int) -> np.ndarray:

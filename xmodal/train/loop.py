@@ -15,6 +15,7 @@ from absl import logging
 from xmodal import data
 from xmodal.core import processes
 from xmodal.core.progress import StopRequestedError, interruptible, stoppable
+from xmodal.core.reused_memory import keep_freed_memory
 from xmodal.evals.reports.summary import select_curves
 from xmodal.train import frozen_features, reporting
 from xmodal.train.compiled_step import compile_step
@@ -28,7 +29,6 @@ from xmodal.train.loggers import TENSORBOARD, Service, open_services
 from xmodal.train.optimization.optimizer import observe_metrics
 from xmodal.train.optimization.run_lengths import is_due
 from xmodal.train.resolve import resolve
-from xmodal.train.reused_memory import keep_freed_memory
 from xmodal.train.run import Run
 from xmodal.train.sections import ProfileConfig
 from xmodal.train.start import describe, starting_state
@@ -94,7 +94,7 @@ def _train(
         # An evaluator may have been added to a finished run.
         compiled = compile_step(run, state, features) if first_step < total_steps else None
         # Only now: what the start allocated is not needed again.
-        keep_freed_memory(jax.default_backend())
+        keep_freed_memory()
         _write_folder(run, run_dir)
         # Before the writers, so that a second SIGTERM does not end the last writes.
         stop_requested = stack.enter_context(stop_signal())

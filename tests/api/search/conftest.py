@@ -24,6 +24,7 @@ def search(monkeypatch, capsys):
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["xmodal.api.search", *map(str, arguments)])
+        monkeypatch.setattr("xmodal.core.reused_memory.reuse_memory", lambda: None)
         command.main()
         return capsys.readouterr().out
 
