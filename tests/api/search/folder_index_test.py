@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import PIL.Image
@@ -109,6 +110,26 @@ def test_a_killed_build_goes_on(of_pixels, embedded, tmp_path):
     assert len(embedded) == 20 - len(done)
     assert not {os.path.basename(name) for name in done} & set(embedded)
     assert_equals_a_build_from_scratch(index, photos)
+
+
+def test_a_stop_while_parts_are_removed_does_no_harm(of_pixels, tmp_path, monkeypatch, caplog):
+    photos, place, store = (tmp_path / name for name in ("photos", "index", "index.parts"))
+    model = xmodal.load(of_pixels)
+    save_pictures(photos)
+
+    def stop(folder):
+        next(folder.rglob("index.json")).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_index, "shutil", types.SimpleNamespace(rmtree=stop))
+        with pytest.raises(KeyboardInterrupt):
+            update(photos, place, model)
+    assert store.exists()
+    _, changes = update(photos, place, model)
+    assert changes == Changes(0, 0, 0)
+    assert not caplog.records
+    assert not store.exists()
 
 
 def test_the_pictures_of_the_training_stay_known(of_pixels, embedded, tmp_path, monkeypatch):

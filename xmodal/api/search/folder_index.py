@@ -69,6 +69,7 @@ def update(
         changed = sum(old[name] != files[name] for name in both)
         changes = Changes(len(files) - len(both), changed, len(old) - len(both))
         if before and not any(changes):
+            _remove(store)
             return before, changes
         training = read_training_items(model)
         known = {entry for each in parts for entry in each.galleries["image"].files.items()}
@@ -90,7 +91,7 @@ def update(
         if path.exists():
             path.rename(_next(store))
         new.rename(path)
-        shutil.rmtree(store)
+        _remove(store)
         return index, changes
 
 
@@ -110,6 +111,13 @@ def _read(place: pathlib.Path, model: Model, root: str) -> Index | None:
 def _next(store: pathlib.Path) -> pathlib.Path:
     """The place of the next part; names that were used stay until all are removed."""
     return store / f"{len(list(store.glob('[!.]*'))):06d}"
+
+
+def _remove(store: pathlib.Path) -> None:
+    """Removes the parts; if it is stopped, what is left of one is not read as a part."""
+    for part in store.glob("[!.]*"):
+        part.rename(part.with_name(f".{part.name}"))
+    shutil.rmtree(store)
 
 
 def _describe(path: str) -> str:
