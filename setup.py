@@ -1,4 +1,4 @@
-"""Installs xmodal: `pip install -e .[test]` from a checkout, `pip install .[tpu]` on a TPU VM."""
+"""Installs xmodal from a checkout: `pip install -e .[test]`, or `.[tpu]` on a TPU VM."""
 
 import pathlib
 

@@ -63,7 +63,7 @@ def _forget_compiled_functions():
 
         sys.modules["jax"].clear_caches()
         shared_programs.PROGRAMS.clear()
-        return_freed_memory()  # What the allocator keeps counts again.
+        return_freed_memory()  # Otherwise it would count again.
 
 
 @pytest.fixture(scope="session")

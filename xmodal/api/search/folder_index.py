@@ -114,7 +114,7 @@ def _next(store: pathlib.Path) -> pathlib.Path:
 
 
 def _remove(store: pathlib.Path) -> None:
-    """Removes the parts; if it is stopped, what is left of one is not read as a part."""
+    """Removes all parts. They are hidden first, so that no half-removed part is read later."""
     for part in store.glob("[!.]*"):
         part.rename(part.with_name(f".{part.name}"))
     shutil.rmtree(store)
